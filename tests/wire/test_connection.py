@@ -843,7 +843,7 @@ def test_the_answer_is_known_before_it_is_given() -> None:
                 with pytest.raises((LocalProtocolError, ConnectionClosing)):
                     conn.answer  # noqa: B018  # reading it is the test
                 continue
-            expected = conn.answer
+            expected, awaits_final = conn.answer, conn.awaits_final
             conn.accept()
             if state is State.CONFIRMING:
                 final = HandshakeFinal(expected is HandshakeStatus.OLDER)
@@ -852,3 +852,4 @@ def test_the_answer_is_known_before_it_is_given() -> None:
                 [answer] = decode(sent(conn))
                 assert isinstance(answer, HandshakeResponse)
                 assert answer.status is expected
+                assert awaits_final is (conn.state in {State.AWAITING_FINAL, State.RENEWED})

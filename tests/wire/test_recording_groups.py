@@ -341,6 +341,7 @@ STORED = group(ONLY)[GROUP.size + GROUPED.size :]
         ({"frames": 2**32 - 1}, "columns are not those"),
         ({"runs": 2**32 - 1}, "columns are not those"),
         ({"data": b"\3" + STORED[1:]}, "columns are not those"),
+        ({"data": b"\3" + STORED[1:4] + bytes(9) + STORED[7:], "columns": 14}, "columns are not those"),
         ({"data": STORED[:4] + b"\1" + STORED[5:]}, "columns are not those"),
         ({"stored": 2**32 - 1}, "the group's table does not say"),
         ({"stored": 1}, "the group's table does not say"),
