@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations, pairwise
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -541,6 +542,17 @@ def test_redials_back_off_with_full_jitter() -> None:
         waits.append(remote.next_try)
         cid = only(play.wait(remote.next_try), Dial).cid
     assert waits == pytest.approx([0.1 * 2**n for n in range(9)] + [30.0] * 3)
+
+
+@pytest.mark.parametrize("call", [("connect", "there"), ("dial_refused",), ("set_acl", Acl())])
+def test_no_pause_is_shortened_for_who_is_not_refused(call: tuple[Any, ...]) -> None:
+    play = Play()
+    play.dice.value = 1.0
+    dial = only(play.call("connect", "there"), Dial)
+    play.wait(10.0)
+    play.call("dial_failed", dial.cid, ConnectionLost("refused"))
+    assert every(play.call(*call) + play.wait(0.09), Dial) == []
+    assert only(play.wait(0.02), Dial).remote == "there"
 
 
 def breaking(play: Play, up: float, get_through: Callable[[Wire], object], seconds: float) -> list[float]:
