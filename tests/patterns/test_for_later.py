@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -259,6 +260,15 @@ def test_more_than_the_bounds_is_refused() -> None:
     with pytest.raises(OutboxFull, match="max_later"):
         play.after(10)
     assert play.node.stats().refused_sends == 1
+
+
+def test_what_waits_is_counted_byte_by_byte() -> None:
+    play, sizes = Play(), [0]
+    for length in range(40):
+        play.after(10, b"." * length)
+        sizes.append(play.node.stats().later_bytes)
+    each = [later - earlier for earlier, later in pairwise(sizes)]
+    assert each == [*range(each[0], each[0] + 40)]
 
 
 def test_a_send_waits_for_room_on_the_disk() -> None:
