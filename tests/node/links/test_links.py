@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
+from itertools import permutations
 
 import pytest
 
@@ -18,6 +19,7 @@ from tolliver_proto._common.base_link import (
     LinkState,
 )
 from tolliver_proto._common.empty_queue import EMPTY
+from tolliver_proto._node.link import Hold, Link
 from tolliver_proto._testing.inspection import inside
 
 from ..play import Play
@@ -30,6 +32,18 @@ def test_every_state_but_the_last_can_be_forgotten_and_is_reached() -> None:
     assert all((LinkSignal.FORGET in steps) is (state is not S.FORGOTTEN) for state, steps in TRANSITIONS.items())
     reached = {to for steps in TRANSITIONS.values() for to in steps.values()}
     assert reached == set(LinkState) - {S.CONNECTING}
+
+
+def test_a_link_waits_until_the_last_of_its_reasons_has_ended() -> None:
+    for one, other in permutations(Hold, 2):
+        link = Link(1, Role.SERVER, None, 1)
+        link.hold(one)
+        assert not link.holding & other
+        link.hold(other)
+        link.release(one)
+        assert link.holding & other
+        link.release(other)
+        assert not link.holding
 
 
 def test_no_signal_leads_back() -> None:
