@@ -121,6 +121,14 @@ def test_a_peer_that_has_one_id_for_everything_makes_no_long_chain() -> None:
     assert not any(messages._heads)
 
 
+def test_a_message_is_told_from_others_in_its_chain() -> None:
+    """By its peer, its id and its checksum: so small a set has two chains."""
+    for number in range(20):
+        messages = MessageSet(3, [(LOW, number, 5), (OTHER, number, 7), (OTHER, number, 8)])
+        assert messages.find(OTHER, number, 7) is Known.YES
+        assert messages.find(OTHER, number, 6) is messages.find(LOW, number, 7) is Known.BY_ID
+
+
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_any_number_of_peers_come_and_go(forgotten: bool) -> None:
     messages, many = MessageSet(50), [UUID(int=number) for number in range(3000)]

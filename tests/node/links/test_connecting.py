@@ -551,6 +551,7 @@ def test_no_pause_is_shortened_for_who_is_not_refused(call: tuple[Any, ...]) -> 
     dial = only(play.call("connect", "there"), Dial)
     play.wait(10.0)
     play.call("dial_failed", dial.cid, ConnectionLost("refused"))
+    assert "'there'" in (play.node.timeout_reason or "")
     assert every(play.call(*call) + play.wait(0.09), Dial) == []
     assert only(play.wait(0.02), Dial).remote == "there"
 
