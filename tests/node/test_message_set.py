@@ -129,6 +129,14 @@ def test_a_message_is_told_from_others_in_its_chain() -> None:
         assert messages.find(OTHER, number, 6) is messages.find(LOW, number, 7) is Known.BY_ID
 
 
+def test_what_was_removed_is_not_found_in_its_row() -> None:
+    messages = MessageSet(2, [(LOW, 3, 0), (LOW, 1, 7)])
+    messages.forget_oldest()
+    messages.forget_oldest()
+    messages.add(LOW, 1, 8)
+    assert messages.find(LOW, 1, 7) is Known.BY_ID
+
+
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_any_number_of_peers_come_and_go(forgotten: bool) -> None:
     messages, many = MessageSet(50), [UUID(int=number) for number in range(3000)]
