@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
+import gc
 import hashlib
 import importlib
 import json
@@ -194,6 +195,7 @@ class Run(NamedTuple):
 def begun(mutant: Mutant, text: str, tests: list[str]) -> tuple[int, Run]:
     """The process, and what it runs."""
     run = Run(mutant, text, tests, tempfile.TemporaryFile("w+"))  # noqa: SIM115
+    gc.freeze()  # else the first search for garbage copies the memory of this process, which has all of the coverage
     pid = os.fork()
     if not pid:
         status = 70
