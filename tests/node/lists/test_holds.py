@@ -28,7 +28,6 @@ from tolliver_proto import (
     Unsubscribe,
     encode,
 )
-from tolliver_proto._node.lists import own
 from tolliver_proto._node.outboxes.outbox import Outbox, Window
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.invariants import audit
@@ -678,20 +677,6 @@ def test_it_is_not_repeated_once_it_is_wanted_again_or_after_a_day() -> None:
     assert [one.channel for one in back(later).got() if isinstance(one, Unsubscribe)] == ["d"]
     play.wait(24 * 3600.0 + 1)
     assert [one for one in back(play).got() if isinstance(one, Unsubscribe)] == []
-    sound(play)
-
-
-def test_so_many_are_repeated_to_all_peers_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own, "_MOST_UNSAID", 3)
-    play = Play()
-    for channel in ("a", "b"):
-        play.call("subscribe", channel, "")
-    for peer in (LOW, OTHER):
-        play.peer(peer).lose()
-    for channel in ("a", "b"):
-        play.call("unsubscribe", channel, "")
-    told = [[one.channel for one in unsubscribes(back(play, uuid=peer))] for peer in (LOW, OTHER)]
-    assert told == [["a", "b"], ["a"]]
     sound(play)
 
 
