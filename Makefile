@@ -13,8 +13,8 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import venv, ensurepip' || { echo "Python's venv module is missing: on Debian, apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# The pip that a new environment has may be older than dependency groups are. It compiles nothing: half of its time went
-# into modules that no test imports, and Python compiles the others at their first import.
+# The pip that a new environment has may be older than dependency groups are. It compiles nothing: that took
+# more than half of its time, and Python compiles a module when the first process imports it.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 $(VENV)/.pip: | $(BIN)/python
 	@$(PIP_INSTALL) 'pip>=25.1' || { echo "Dependency groups need pip 25.1 or later in $(VENV), and the package index gave none: see above. Put one there, and call make again"; exit 1; }
