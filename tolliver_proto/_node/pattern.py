@@ -61,7 +61,7 @@ class Pattern:
         preferred."""
 
     def peer_down(self, link: Link, was_up: bool) -> None:
-        """Called when a link has ended or was replaced. `was_up` is True if it was its peer's live link."""
+        """Called when a link of a known peer has ended or was replaced. `was_up`: it was the peer's live link."""
 
     def rerouted(self, peer: Peer) -> None:
         """Called when the peer's rights or subscriptions may have changed, and the routes have been adapted."""

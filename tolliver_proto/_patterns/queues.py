@@ -32,7 +32,7 @@ from .._common.errors import ConnectionClosing, LocalProtocolError, OutboxFull, 
 from .._common.owner_ids import is_queue, queue_id
 from .._common.reserved import users_key
 from .._node.actions import Fetch, NoticeKind, Receipt, Rider, Stored
-from .._node.link import Link, Peer
+from .._node.link import Link, Peer, peer_of
 from .._node.node import Node
 from .._node.pattern import Pattern
 from .._node.services import Services
@@ -534,8 +534,8 @@ class Queues(Pattern):
                 self._timers.cancel(("lease", (queue.channel, worker.peer.uuid)))
 
     def peer_down(self, link: Link, was_up: bool) -> None:
-        peer = link.peer
-        if peer is None or not was_up or peer.link is not None:
+        peer = peer_of(link)
+        if not was_up or peer.link is not None:
             return
         for queue in self._queues.values():
             if peer in queue.workers:

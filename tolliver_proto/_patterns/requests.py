@@ -38,7 +38,7 @@ from .._common.owner_ids import hashed
 from .._common.reserved import REQUESTS, is_envelope
 from .._node.actions import Answered, Asked, Delivery, Handler, Receipt, Reply
 from .._node.inboxes.inbox import Fate
-from .._node.link import Link, Peer
+from .._node.link import Link, Peer, peer_of
 from .._node.node import Node
 from .._node.outboxes.routing import connected
 from .._node.outboxes.sender import To, uuids_of
@@ -346,9 +346,10 @@ class Requests(Pattern):
 
     def peer_down(self, link: Link, was_up: bool) -> None:
         self._waiting.pop(link, None)
-        if link.peer is not None and self._open.by_peer.get(link.peer):
+        peer = peer_of(link)
+        if self._open.by_peer.get(peer):
             # A timer, as another connection may take over first.
-            self._timers.set(("asked", link.peer), self._kernel.now)
+            self._timers.set(("asked", peer), self._kernel.now)
 
     def _on_asked_timeout(self, peer: Peer) -> None:
         if peer.link is None:

@@ -17,7 +17,7 @@ from .._common.errors import LocalProtocolError
 from .._common.records import record
 from .._node.actions import Handler, NoticeKind, TakeBack
 from .._node.inboxes.inbox import Fate
-from .._node.link import Link
+from .._node.link import Link, peer_of
 from .._node.node import Node
 from .._node.pattern import Judgement, Pattern
 from .._node.services import Services
@@ -117,8 +117,8 @@ class QueueWork(Pattern):
             self._kernel.timers.cancel(("cut", (channel, link.peer.uuid)))
 
     def peer_down(self, link: Link, was_up: bool) -> None:
-        peer = link.peer
-        if peer is not None and was_up and peer.link is None:
+        peer = peer_of(link)
+        if was_up and peer.link is None:
             for channel, work in self._works.items():
                 self._kernel.timers.set(("cut", (channel, peer.uuid)), self._kernel.now + work.lease)
 

@@ -123,6 +123,20 @@ def test_while_one_waits_others_are_closed() -> None:
     assert up(play, newer), "and as the older one has ended, who waited goes on at once"
 
 
+def test_while_one_waits_the_end_of_a_third_decides_nothing() -> None:
+    """Of one that we dialled, while its list is being stored."""
+    play = Play()
+    older, newer = clones(play, WANTED)
+    play.hold_commits = True
+    third = play.dialled(play.call("connect", "there"))
+    third.respond(WANTED, ("d", ""))
+    third.lose()
+    play.wait(0.0)
+    play.hold_commits = False
+    play.finish()
+    assert (up(play, older), up(play, newer)) == (True, False)
+
+
 def test_an_older_one_that_is_being_closed_is_not_asked() -> None:
     """By us, and its peer has not ended its half."""
     play = Play()

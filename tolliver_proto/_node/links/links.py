@@ -357,8 +357,6 @@ class Links(ConnectionTable[Link, Action]):
             effect(link)
         link.release(Hold.DUEL)
         if link.peer is None:
-            for pattern in self._hooks.peer_down:
-                pattern.peer_down(link, False)
             return
         if was_up:
             self._leave_peer(link, link.peer, error)
