@@ -591,8 +591,9 @@ def test_what_a_peer_has_no_room_for_is_left_out_and_told() -> None:
     assert bodies(wire) == []
 
 
-def test_values_get_the_room_that_the_messages_of_a_peer_have_left() -> None:
-    play = Play(limits=Limits(outbox_messages=4))
+@pytest.mark.parametrize("limits", [Limits(outbox_messages=4), Limits(outbox_bytes=85)])
+def test_values_get_the_room_that_the_messages_of_a_peer_have_left(limits: Limits) -> None:
+    play = Play(limits=limits)
     retain(play, *[("c", str(number), b"x") for number in range(5)])
     play.peer(LOW, ("d", "")).lose()
     play.send("d", "", b"waits")
@@ -1011,3 +1012,15 @@ def test_an_instance_asks_with_a_new_key_each_time_and_keeps_one() -> None:
     play.node.close(play.now)
     with pytest.raises(ConnectionClosing):
         play.values.ask_again("c", play.now)
+
+
+def test_no_question_of_an_instance_is_an_earlier_one() -> None:
+    """A peer that was away may know any of those: for it, an equal one is none."""
+    play = Play()
+    play.call("subscribe", "c", "")
+    asked = set()
+    for chance in range(10):
+        play.dice.value = chance / 10
+        play.call("ask_again", "c")
+        asked.update(one for one in play.node.subscriptions() if one.key.startswith(AGAIN))
+    assert len(asked) == 10
