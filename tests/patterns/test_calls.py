@@ -106,6 +106,17 @@ def test_the_first_job_follows_the_subscription_to_answers() -> None:
     assert not play.kept()
 
 
+def test_a_caller_that_handles_every_message_gets_all_but_the_answers() -> None:
+    play = Play()
+    play.node.register("", "", "everything")
+    play.call("subscribe", "", "")
+    wire = play.peer(LOW, *WORKS)
+    asked = play.asked()
+    actions = wire.send(answer(asked), Message("news", "", b"message", 8))
+    assert ended(actions) == (None, [b"3"])
+    assert [delivery.body for delivery in deliveries(actions)] == [b"message"]
+
+
 def test_without_the_subscription_a_call_fails_and_a_later_one_tries_again() -> None:
     play = Play()
     play.hold_commits = True
