@@ -1018,7 +1018,7 @@ def test_no_question_of_an_instance_is_an_earlier_one() -> None:
     """A peer that was away may know any of those: for it, an equal one is none."""
     play = Play()
     play.call("subscribe", "c", "")
-    asked = set()
+    asked = set[Subscription]()
     for chance in range(10):
         play.dice.value = chance / 10
         play.call("ask_again", "c")
