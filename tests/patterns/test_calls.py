@@ -27,7 +27,7 @@ from tolliver_proto._common.owner_ids import ANSWERED, queue_id
 from tolliver_proto._common.reserved import call_in, call_key, users_key
 from tolliver_proto._testing.invariants import audit
 from tolliver_proto.errors import JobFailed, Undelivered
-from tolliver_proto.node import Answered, Asked, JobAnswers, JobCalls
+from tolliver_proto.node import Answered, Asked, ForLater, JobAnswers, JobCalls
 
 from .play import LOW, ME, Wire, deliveries, every, notices, only
 from .play import Play as PatternsPlay
@@ -115,6 +115,17 @@ def test_a_caller_that_handles_every_message_gets_all_but_the_answers() -> None:
     actions = wire.send(answer(asked), Message("news", "", b"message", 8))
     assert ended(actions) == (None, [b"3"])
     assert [delivery.body for delivery in deliveries(actions)] == [b"message"]
+
+
+def test_messages_for_a_time_come_to_a_caller_that_sends_them_for_the_first_time() -> None:
+    play = Play()
+    wire = play.peer(LOW, *WORKS, ("news", ""))
+    wire.send(answer(play.asked()))
+    play.node.use(ForLater).send_later([("news", "", b"later")], play.now, after=1.0)
+    play.run()
+    wire.got()
+    play.wait(1.0)
+    assert wire.bodies() == [b"later"]
 
 
 def test_without_the_subscription_a_call_fails_and_a_later_one_tries_again() -> None:

@@ -27,6 +27,7 @@ from tolliver_proto import (
     StoreError,
     Subscribe,
     Subscription,
+    encode,
 )
 from tolliver_proto.errors import DiskFull, NoResponders, RequestFailed
 from tolliver_proto.node import Answered, Asked, Request
@@ -455,9 +456,11 @@ def test_gathering() -> None:
     low.send(reply(asked, body=b"2"))
     answered = ended(play.wait(2))
     assert ([one.body for one in answered.replies], answered.error) == ([b"2"], None)
+    timed_out = play.node.stats().requests_timed_out
     ask(play, gathers=True, timeout=1)
     play.run()
     assert ended(play.wait(2)).replies == []
+    assert (play.node.stats().requests_answered, play.node.stats().requests_timed_out) == (2, timed_out + 1)
     asked = ask(play, gathers=True)
     play.run()
     low.send(reply(asked, NOBODY))
@@ -555,6 +558,23 @@ def test_requests_wait_for_room_in_order_and_what_is_over_goes_out_no_more() -> 
     for one in asked:
         low.send(reply(one))
     assert play.node.stats().requests_answered == 9
+
+
+@pytest.mark.parametrize(("beyond", "together"), [(0, [1, 2, 1]), (1, [1, 3, 1])])
+def test_a_connection_takes_requests_below_its_high_water_mark(beyond: int, together: list[int]) -> None:
+    size = len(encode(Message(ASKED, "", pack(">Q", 0) + BODY)))
+    play, low = ready(limits=Limits(high_water=2 * size + beyond, low_water=size, outbox_bytes=2 * size))
+    play.hold_writes = True
+    for _ in range(sum(together)):
+        ask(play)
+        play.run()
+    with pytest.raises(OutboxFull):
+        ask(play)
+    written = [len(low.bodies())]
+    for _ in range(2):
+        play.written()
+        written.append(len(low.bodies()))
+    assert written == together
 
 
 def test_so_many_at_most() -> None:

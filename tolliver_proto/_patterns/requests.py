@@ -517,10 +517,10 @@ class Requests(Pattern):
             self._send_waiting(link)
 
     def _send_waiting(self, link: Link) -> None:
-        """Sends queued frames while there is room; drops requests that have ended."""
+        """Sends queued frames while there is room, as nothing is in transit; drops requests that have ended."""
         connection, waiting = link.connection, self._waiting[link]
         assert connection is not None
-        while waiting and connection.live and connection.unsent_bytes + link.in_transit < self._limits.high_water:
+        while waiting and connection.live and connection.unsent_bytes < self._limits.high_water:
             request_id, frame = waiting.take()
             if request_id is None or request_id in self._open.by_id:
                 connection.send_encoded(frame)
