@@ -27,7 +27,7 @@ from tolliver_proto._common.owner_ids import LATER, kept_id
 from tolliver_proto._patterns.message_keys import KEEPERS
 from tolliver_proto._testing.invariants import audit
 from tolliver_proto.errors import DiskFull, TooFewRecipients, UndeliveredReason
-from tolliver_proto.node import Acked, ForLater, QuotaPolicy, SendState
+from tolliver_proto.node import PATTERNS, Acked, ForLater, QuotaPolicy, SendState
 from tolliver_proto.store import StoreMessages
 
 from .play import HIGH, LOW, Wire, every
@@ -153,6 +153,8 @@ def test_what_is_wrong_with_a_time_is_said() -> None:
         (-1.0, None, "after=-1"),
         (1.0, 5.0, "give one of them"),
         (None, float("inf"), "seconds since 1970"),
+        (None, 2.0**53, "seconds since 1970"),
+        (None, 2.0**60, "seconds since 1970"),
     ):
         with pytest.raises(ValueError, match=text):
             play.later.send_later([("c", "", b"m")], play.now, after=after, not_before=not_before)
@@ -324,8 +326,8 @@ def test_a_due_message_passes_the_quota_of_its_recipient() -> None:
 def test_a_message_that_breaks_a_rule_by_then_is_given_up() -> None:
     play = Play()
     wire = play.peer(LOW, ("", ""))
-    receipt = play.after(1, b"1", b"2", channel="jobs")
     play.after(1, b"3")
+    receipt = play.after(1, b"1", b"2", channel="jobs")
     play.call("work_queue", "jobs")
     play.wait(2)
     assert [one.reason for one in receipt.undelivered] == [UndeliveredReason.DROPPED]
@@ -510,6 +512,8 @@ def test_what_was_kept_in_an_earlier_run_can_be_forgotten() -> None:
     play.keep()
     play.plain(b"1")
     play = play.restart()
+    for kind in PATTERNS:
+        play.node.use(kind)
     play.wait(0.1)
     assert play.node.stats().kept == 1
     play.call("forget_peer", kept_id("c"))
@@ -554,6 +558,16 @@ def test_several_messages_of_one_send_are_counted_together() -> None:
     play.wait(2)
     assert heard(wire) == [b"1", b"2"]
     assert (receipt.later, receipt.counts, receipt.state) == (0, [1, 1], SendState.ACKNOWLEDGED)
+
+
+def test_messages_that_are_due_together_have_receipts_of_their_own_beside_one_for_a_connecting_peer() -> None:
+    play, wire = subscribed_play()
+    kept, given = play.after(1, b"1", channel="d"), play.after(1, b"2")
+    play.call("connect", "there")
+    play.wait(2)
+    assert heard(wire) == [b"2"]
+    assert given.state is SendState.ACKNOWLEDGED
+    assert kept.state is SendState.WAITING
 
 
 def test_a_message_that_is_due_waits_for_room_on_the_disk() -> None:

@@ -759,6 +759,19 @@ def test_who_is_back_in_time_keeps_its_jobs() -> None:
     assert NoticeKind.LEASE_OVER not in notices(play.wait(6.0))
 
 
+def test_a_lease_lasts_ten_seconds_if_the_program_does_not_say_how_long() -> None:
+    play = Play()
+    play.call("work_queue", "jobs")
+    worker = play.peer(LOW, ("jobs", ""))
+    play.queues.put_many("jobs", [("", b"x")], now=play.now)
+    play.run()
+    worker.lose()
+    play.wait(9.9)
+    assert play.pending(LOW) == 1
+    play.wait(0.2)
+    assert play.pending(LOW) == 0
+
+
 def test_a_worker_that_is_back_while_its_jobs_are_looked_for_keeps_them() -> None:
     play = Play()
     play.call("work_queue", "jobs", 1.0)

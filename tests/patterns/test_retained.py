@@ -216,6 +216,20 @@ def test_a_value_that_still_waits_is_not_queued_again() -> None:
     assert len(play.store.deliveries(LOW)) == 3, "what was acknowledged is given again"
 
 
+def test_a_value_that_was_given_in_the_commit_of_its_change_is_not_queued_again() -> None:
+    play = Play()
+    retain(play, ("c", "a", b"1"), ("c", "b", b"1"))
+    play.peer(HIGH, ("c", "a"))  # a value waits for it
+    play.hold_looks = True
+    wire = play.accepted()
+    wire.request(("c", "b"))
+    play.values.retain("c", "b", b"2", now=play.now)
+    play.hold_looks = False
+    play.seen()
+    wire.send(Subscribe("c", "", 1))
+    assert [message.body for message in wire.messages()] == [b"2", b"1"]
+
+
 def test_a_newer_value_than_the_one_that_waits_is_given() -> None:
     play = Play()
     retain(play, ("c", "a", b"1"), ("c", "b", b"1"))
@@ -696,6 +710,32 @@ def test_each_value_is_on_disk_once_however_often_it_changes() -> None:
     assert sorted(one.body for one in play.store.messages) == [b"4", b"y"]
     retain(play, ("c", "a", None), ("c", "b", None))
     assert play.store.messages == []
+
+
+def test_a_value_that_is_set_again_while_it_is_stored_is_kept() -> None:
+    play = Play()
+    play.hold_commits = True
+    for _ in range(2):
+        retain(play, ("c", "k", b"1"))
+    play.hold_commits = False
+    play.finish()
+    assert [(one.key, one.body) for one in kept(play)] == [("k", b"1")]
+    wire = play.accepted()
+    wire.request(("c", ""))
+    assert bodies(wire) == [b"1"]
+
+
+def test_an_instance_is_not_idle_while_values_are_read() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play = play.restart()
+    play.hold_looks = True
+    play.values.retained(now=play.now)
+    play.run()
+    for _ in ("names", "bodies"):
+        assert not play.node.idle
+        play.seen()
+    assert play.node.idle
 
 
 def test_a_commit_that_fails_leaves_the_older_value() -> None:

@@ -107,9 +107,7 @@ class Queues(Pattern):
         self._kernel.after_commit(partial(self._declared, queue))
 
     def _declared(self, queue: WorkQueue, error: TolliverError | None) -> None:
-        if error is None:
-            queue.peer.lists.stored = True
-        else:
+        if error is not None:
             queue.declared = False
             self._look_later(queue)
 
