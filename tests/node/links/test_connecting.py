@@ -1034,6 +1034,20 @@ def test_messages_kept_for_a_connection_that_loses_go_over_the_other() -> None:
     assert theirs.bodies() == [b"kept"]
 
 
+def test_all_that_was_kept_for_a_connection_that_loses_goes_though_the_other_has_sent_newer_ones() -> None:
+    """T-62, T-70: the other one was accepted too late to have kept them itself."""
+    play = Play(uuid=HIGH)
+    ours = connecting(play, LOW)
+    play.send("c", "k", b"1")
+    play.send("c", "k", b"2")
+    theirs = play.accepted(LOW)
+    theirs.request(("c", ""))
+    play.send("c", "k", b"newer")
+    assert theirs.bodies() == [b"newer"]
+    assert "duplicate_closed" in notices(ours.respond(("c", "")))
+    assert theirs.bodies() == [b"1", b"2"]
+
+
 def test_a_peer_that_breaks_the_rules_is_closed_and_reported() -> None:
     play = Play()
     wire = play.accepted()

@@ -322,7 +322,7 @@ class Transmission:
         if link.sending.window.full:
             self._context.notice(
                 NoticeKind.BACKOFF_FULL,
-                link.peer.uuid if link.peer else None,
+                peer_of(link).uuid,
                 f"{self._limits.backoff_messages} messages wait for a late ack: sends to this peer pause (T-52)",
             )
         self._context.sendable[link] = None
