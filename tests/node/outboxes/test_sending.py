@@ -24,7 +24,7 @@ from tolliver_proto import (
 )
 from tolliver_proto._testing.inspection import inside
 
-from ..play import HIGH, LOW, Play, deliveries, every, notices, only
+from ..play import HIGH, LOW, Play, deliveries, every, only
 
 
 def test_routing_by_wildcards_one_copy_each() -> None:
