@@ -287,7 +287,7 @@ def test_reading_the_outbox_stops_at_high_water_and_goes_on_below_low() -> None:
     play = Play(limits=Limits(high_water=1024, low_water=300, window_messages=1000))
     wire = play.peer(LOW, ("c", ""))
     play.hold_writes = True
-    for count in (4, 96):  # what waits already counts, too
+    for count in (4, 96):  # those that wait already count, too
         for _ in range(count):
             play.node.send("c", "k", bytes(80))
         play.run()
