@@ -171,6 +171,11 @@ def test_a_full_disk_that_is_taken_for_an_end_is_found(monkeypatch: pytest.Monke
         list(harmed())
 
 
+def test_what_a_connecting_peer_claims_is_owed_to_it_from_the_commit_on() -> None:
+    """T-62: the process of seed 4993 ends while such a commit is on its way."""
+    assert SimNet(4993).run().counts["windows"]
+
+
 def test_handlers_that_want_a_message_again_break_no_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     """P-22."""
     monkeypatch.setattr(SimNet, "again_chance", 0.7)

@@ -208,6 +208,7 @@ class Simulation(Handlers):
         host.dials.clear()
         host.leaving.clear()
         late, given = self._is_late(host), self._given(host)
+        self._kept_for_nobody(host)
         host.store.now = self.now
         host.node = Node(
             instance_id=host.ledger.uuid,
@@ -301,6 +302,13 @@ class Simulation(Handlers):
             assert action.peer is not None
             self.counts["forgotten"] += 1
             self._forgets(host, action.peer)
+
+    def _kept_for_nobody(self, host: Host) -> None:
+        """Notes what a process kept for connecting peers, and no commit had given to them when it ended: the next
+        process drops that, and its send named no such recipient (T-62).
+        """
+        for sent in filter(None, map(host.ledger.sent.get, host.store.held())):
+            sent.due_to -= {one for one in sent.due_to - sent.routed_to if sent.body not in host.store.owed(one)}
 
     def _forgets(self, host: Host, peer: UUID) -> None:
         """Notes that the messages of a peer are purged (T-77)."""
