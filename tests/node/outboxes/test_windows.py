@@ -266,6 +266,21 @@ def test_a_peer_that_dials_us_gets_what_was_kept_for_its_address() -> None:
     assert (asked(play, receipt), asked(play, nobodys)) == ([], [NOBODY]), "the window is over"
 
 
+@pytest.mark.parametrize("is_acknowledged", [False, True])
+def test_a_peer_that_was_forgotten_gets_nothing_again_that_was_sent_to_it(is_acknowledged: bool) -> None:
+    """T-77. It had dialled us, and only now answers at its address, for which the messages were kept, too."""
+    play, cid = asking()
+    wire = play.peer(LOW, WANTED)
+    play.send("c", "k", b"x")
+    if is_acknowledged:
+        wire.ack(*wire.messages())
+    play.call("forget_peer", LOW)
+    play.send("c", "k", b"y")
+    wire = stands(play, cid)
+    wire.respond(WANTED)
+    assert wire.bodies() == [b"y"]
+
+
 def test_a_peer_that_another_dial_found_gets_what_was_kept_for_this_address() -> None:
     """It is at two addresses. Where it is connected by one of them, the other is not dialled any more."""
     play, cid = asking()

@@ -61,18 +61,18 @@ class Kept:
         self.message: StoredMessage = message
         self.recipients: Recipients = recipients
         self.to: frozenset[UUID] | None = to  # the only peers that may get the message (P-25); None: all
-        self.excluded: set[Peer] | None = None  # peers that claimed the message, or must not get it
+        self.excluded: set[UUID] | None = None  # peers that claimed the message, or must not get it
         self.owed: int = len(recipients.peers)
         self.owners: int = self.owed
 
     def is_for(self, peer: Peer) -> bool:
         """True if the peer gets the message once the peer subscribes to it."""
-        is_new = peer not in self.recipients.peers and peer not in (self.excluded or ())
+        is_new = peer not in self.recipients.peers and peer.uuid not in (self.excluded or ())
         return is_new and (self.to is None or peer.uuid in self.to)
 
     def exclude(self, peer: Peer) -> None:
         self.excluded = self.excluded or set()
-        self.excluded.add(peer)
+        self.excluded.add(peer.uuid)
 
     def claim(self, peer: Peer) -> bool:
         """Adds the peer to the recipients. Returns True if all recipients before had acknowledged the message, so that
@@ -86,7 +86,7 @@ class Kept:
     def disclaim(self, peer: Peer) -> None:
         """Removes the peer from the recipients, as the commit that made it one has failed."""
         assert self.excluded is not None
-        self.excluded.remove(peer)
+        self.excluded.remove(peer.uuid)
         self.owed -= 1
         self.owners -= 1
 

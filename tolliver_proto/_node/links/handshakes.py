@@ -497,6 +497,7 @@ class Handshakes:
             receipts, peer.links.forgotten = peer.links.forgotten, []
             if error is None:
                 del self._peers[peer.uuid]
+                self._ledger.keeping.forget(peer)
                 self._delivering.dedupe.forget(peer.uuid)
                 handled = self._commits.batch.handled  # since the purge began: its ids may start over
                 handled[:] = [one for one in handled if one[0] != peer.uuid]

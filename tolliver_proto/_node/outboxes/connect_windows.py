@@ -157,6 +157,12 @@ class Keeping:
                 self._counts.drop(message.seq, message.seq)
                 self._grow(-message.size, [one for one in self._of_links.values() if one.has(message.seq)])
 
+    def forget(self, peer: Peer) -> None:
+        """Keeps nothing that was sent to this peer, which is forgotten, for one that comes under its UUID (T-77)."""
+        for kept in self._kept.values():
+            if peer in kept.recipients.peers:
+                kept.exclude(peer)
+
     def for_peer(self, peer: Peer, owners: Iterable[Owner]) -> list[Kept]:
         """Returns the messages kept for these connections and remotes that may be for the peer."""
         windows = [self._windows[owner] for owner in owners if owner in self._windows]
