@@ -112,13 +112,13 @@ class Deployments(Simulation):
             self._at(1.0, self._subscribe_late, host, born)
 
     def _change_own(self, host: Host, call: str) -> None:
-        """Makes the node's `call`, "subscribe" or "unsubscribe", for the host's own subscriptions, except while its
-        list of DRAFT_1 is incomplete.
-
-        A peer takes such a list as the whole of what the host wants (T-61).
+        """Makes the node's `call`, "subscribe" or "unsubscribe", for the host's own subscriptions. While the list is
+        incomplete, nothing is unsubscribed: that drops messages on their way, also those that an entry wants which is
+        still to come (T-46); and in DRAFT_1 nothing is subscribed: a peer takes the list as the whole (T-61).
         """
         assert host.node is not None
-        if self._can_unsubscribe or host.ledger.permanent.issubset(host.node.subscriptions()):
+        may_change = self._can_unsubscribe and call == "subscribe"
+        if may_change or host.ledger.permanent.issubset(host.node.subscriptions()):
             super()._change_own(host, call)
 
     # Second instances.
