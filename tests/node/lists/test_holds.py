@@ -25,6 +25,7 @@ from tolliver_proto import (
     Revision,
     StoreError,
     Subscribe,
+    Subscription,
     Unsubscribe,
     encode,
 )
@@ -34,7 +35,7 @@ from tolliver_proto._testing.invariants import audit
 from tolliver_proto.errors import TooFewRecipients, UndeliveredReason
 from tolliver_proto.layouts import Dialect
 from tolliver_proto.node import Acked, QuotaPolicy
-from tolliver_proto.store import ForgetPeer, LoadedPeer, StoredMessage
+from tolliver_proto.store import ForgetPeer, LoadedPeer, ReplacePeerSubscriptions, StoredMessage
 
 from ..play import LOW, OTHER, Play, Wire, every, notices, only, subscribed
 
@@ -517,6 +518,29 @@ def test_a_connection_whose_end_is_not_stored_ends_its_list_later(hold: float) -
     assert play.knows() == {D}
     assert held(play) == (C,) * bool(hold)
     sound(play)
+
+
+@pytest.mark.parametrize("tries", [0, 1, 2])
+def test_an_end_of_a_hold_is_stored_though_a_list_that_came_with_it_is_not(tries: int) -> None:
+    """The list came while another commit ran, while that of the end did, or when that had failed twice."""
+    play, _ = lacking()
+    play.hold_commits = True
+    if not tries:
+        play.call("subscribe", "y", "")
+    play.wait(3601.0)
+    if tries == 2:
+        play.fail()
+        play.fail()
+    back(play, D)
+    if tries < 2:
+        play.fail()
+    assert play.held[0].operations == [ReplacePeerSubscriptions(LOW, (Subscription(*D),), ())]
+    play.fail()
+    play.hold_commits = False
+    play.wait(10.0)
+    assert held(play) == ()
+    sound(play)
+    assert play.store.load().peers[LOW].held == {}
 
 
 def test_a_message_that_was_sent_before_is_not_sent_again_while_it_is_held() -> None:

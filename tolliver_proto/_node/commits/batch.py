@@ -115,7 +115,8 @@ class Batch:
         self.linked: list[tuple[Peer, list[Kept]]] = []  # kept messages that a connecting peer claimed (T-62)
         self.at_begin: dict[Callable[[], None], bool] = {}  # called as the commit begins; True: stores messages then
         # Subscriptions of peers: after a failure the stored lists come back, with the changes since.
-        self.lists: dict[Peer, None] = {}  # peers whose whole list is stored, as of the commit's begin
+        # Peers whose whole list is stored, as of the commit's begin; True: a later commit stores it if this one fails.
+        self.lists: dict[Peer, bool] = {}
         self.heard: list[tuple[Link, Operation]] = []  # changes that peers announced, and on which connection
         self.told: dict[Link, frozenset[Subscription]] = {}  # the list announced on the connection before this batch
         self.peer_lists: dict[Peer, PeerList] = {}  # lists as the store has them before this commit

@@ -212,7 +212,7 @@ class Handshakes:
                 return
         else:
             self._peer_lists.hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
-            batch.lists[peer] = None
+            batch.lists.setdefault(peer, False)
             self._pin(peer, link.identity)
             self._claim_kept(link, peer)
             self._peer_lists.store_with_list(peer)
@@ -484,7 +484,7 @@ class Handshakes:
         self._commits.batch.peer_lists.setdefault(peer, (peer.lists.subscriptions, peer.lists.held))
         self._peer_lists.hold(peer, {})  # so that its held messages are given up with the others, as forgotten (T-54)
         self._peer_lists.route_to(peer, peer.lists.subscriptions)  # no connection is left, so its routes end
-        self._commits.batch.lists[peer] = None
+        self._commits.batch.lists.setdefault(peer, False)
 
         def purged(error: TolliverError | None) -> None:
             if error is not None:

@@ -103,7 +103,7 @@ class PeerLists:
             held = self._held_for_long(peer, held)
         if always:
             # With the holds: the store would take the announced list alone as complete.
-            self._commits.batch.lists[peer] = None
+            self._commits.batch.lists.setdefault(peer, False)
         ended = before.difference(held) - subscriptions
         peer.lists.subscriptions = subscriptions
         self.hold(peer, dict(sorted(held.items(), key=lambda one: one[1])))
@@ -203,7 +203,7 @@ class PeerLists:
         stores the list.
         """
         self.hold(peer, {one: until for one, until in peer.lists.held.items() if one not in ended})
-        self._commits.batch.lists[peer] = None
+        self._commits.batch.lists[peer] = True
         self._give_up_held(peer, ended)
 
     def _give_up_held(self, peer: Peer, ended: Iterable[Subscription]) -> None:
@@ -268,7 +268,7 @@ class PeerLists:
             self.want_while_connected(peer)
         elif peer.lists.voices:
             self.route_to(peer)
-            self._commits.batch.lists[peer] = None
+            self._commits.batch.lists.setdefault(peer, False)
             self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
 
     def on_control(self, link: Link, frame: Subscribe | Unsubscribe) -> None:
@@ -487,8 +487,9 @@ class PeerLists:
             self._set_peer_list(peer, now, removed_by(said_since))
             if peer in self._commits.batch.peer_lists or now != before or peer.lists.held.keys() != held.keys():
                 self._commits.batch.peer_lists[peer] = before, held
-                self._commits.batch.lists[peer] = None
-        self._commits.batch.lists.update(dict.fromkeys(one for one in failed.lists if one not in failed.peer_lists))
+                self._commits.batch.lists.setdefault(peer, False)
+        owed = (one for one, is_owed in failed.lists.items() if is_owed or one not in failed.peer_lists)
+        self._commits.batch.lists.update(dict.fromkeys(owed, True))
 
     def _on_rate_timeout(self, cid: int) -> None:
         link = self._context.links[cid]
