@@ -68,6 +68,10 @@ GOOD: dict[str, list[list[Operation]]] = {
         [ANEW, row(b"1", LOW), row(b"2", LOW), *CHANGED],
     ],
     "a change": [[ANEW], [row(b"1", LOW), KEPT], [row(b"2", LOW), *CHANGED]],
+    "given between two changes of one commit": [
+        [ANEW],
+        [row(b"1", LOW), AddPeerSubscription(LOW, ALL), row(b"1", LOW), row(b"2", LOW, VALUES)],
+    ],
     "cleared": [[KEPT], [CLEARED], [ANEW]],
     "given again": [
         [KEPT],

@@ -72,7 +72,7 @@ class ValueLedger:
                 self._change_lists(operation, commit)
         for (peer, name, body), count in commit.rows.items():
             is_change = self._number[body] > last.get(name, -1)
-            is_newest = body in (newest.get(name), self.newest.get(name))  # changes may follow in the same commit
+            is_newest = is_change or body == newest.get(name)  # a change is the newest one until the next
             is_given = is_newest and _match(name, commit.new[peer] | commit.held[peer])
             text = "{} is stored {} times for {}, which is {} times too often (P-30)"
             check(count <= is_change + is_given, text, body, count, peer, count - is_change - is_given)
