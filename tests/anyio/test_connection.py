@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import anyio
@@ -174,3 +177,56 @@ async def test_an_iterator_whose_wait_ended_early_goes_on() -> None:
             tasks.start_soon(established, client)
             assert isinstance(await anext(events), HandshakeRequest)
             await established(server)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.close)
+            await server.close()
+
+
+async def is_closing(call: Callable[[], Awaitable[Any]]) -> None:
+    with pytest.raises(ConnectionClosing):
+        await call()
+
+
+async def test_who_iterates_or_receives_is_done_when_another_task_closes() -> None:
+    ours, theirs = socket.socketpair()
+    client = AsyncConnection(ours, Role.CLIENT)
+
+    async def iterate() -> None:
+        assert [event async for event in client] == []
+
+    async def receive() -> None:
+        with suppress(ConnectionClosing):  # one task gets the end
+            assert await client.receive() == Closed(None)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(acknowledge, AsyncConnection(theirs, Role.SERVER), [])
+        await established(client)
+        for _ in range(2):
+            tasks.start_soon(iterate)
+            tasks.start_soon(receive)
+        await anyio.wait_all_tasks_blocked()
+        await client.close()
+    await is_closing(client.step)
+
+
+@pytest.mark.parametrize("receivers", [0, 2])
+async def test_a_send_that_the_peer_does_not_read_waits_and_ends_when_another_task_closes(receivers: int) -> None:
+    """Nobody turns in a circle meanwhile: all tasks are blocked."""
+    ours, theirs = socket.socketpair()
+    client = AsyncConnection(ours, Role.CLIENT, limits=Limits(close_timeout=0.05))
+
+    async def iterate() -> None:
+        with suppress(ConnectionLost):  # the peer does not close: one of the tasks is told so
+            assert [event async for event in client] == []
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(established, AsyncConnection(theirs, Role.SERVER))
+        await established(client)
+        tasks.start_soon(is_closing, partial(client.send, Message("news", "", bytes(8_000_000), 1)))
+        for _ in range(receivers):
+            tasks.start_soon(iterate)
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(TimeoutError):
+            await client.send(Message("news", "", b"", 2), 0.01)
+        await client.close()
+    theirs.close()

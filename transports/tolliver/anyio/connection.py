@@ -80,8 +80,10 @@ class AsyncConnection:
         )
         self._sock = sock
         self._line = Line(self.machine, role, pump or PlainPump(), intake)
-        self._over = False
+        self._over = False  # Closed was returned, or its error raised
+        self._closed = False
         self._waiting: anyio.CancelScope | None = None  # wait of the task that drives
+        self._writing = False  # that wait also ends when the socket can be written to
         self._moved = anyio.Event()
         sock.setblocking(False)
         self._line.begin(sock)
@@ -147,17 +149,20 @@ class AsyncConnection:
     async def step(self, timeout: float | None = None) -> None:
         """Wait until the socket can be written to or has bytes to read, at most until the machine's next deadline.
 
-        For your own loop: call `next_event` until it returns None, then `step`.
+        For your own loop: call `next_event` until it returns None, then `step`. Raises ConnectionClosing if the
+        connection is closed, also by another task meanwhile.
         """
+        self._check_open()
         if self._waiting is not None:
-            if self._line.rest:
-                self._waiting.cancel()  # it may be waiting for reading only
+            if self._line.rest and not self._writing:
+                self._waiting.cancel()
             with anyio.move_on_after(timeout):
                 await self._moved.wait()
+            self._check_open()
             return
         now = time.monotonic()
         wait = min(math.inf if timeout is None else timeout, (self.machine.next_timeout() or math.inf) - now)
-        writing = bool(self._line.rest)
+        self._writing = writing = bool(self._line.rest)
         crowded = writing and self.machine.buffered_bytes > self.machine.limits.high_water
         reading = not (crowded or self._line.reading_over)
         try:
@@ -167,27 +172,33 @@ class AsyncConnection:
             self._waiting = None
             self._moved.set()
             self._moved = anyio.Event()
-        if self._sock.fileno() >= 0:
-            if reading:
-                self._line.read(self._sock)
-            self.machine.handle_timeout(time.monotonic())
+        self._check_open()
+        if reading:
+            self._line.read(self._sock)
+        self.machine.handle_timeout(time.monotonic())
 
     def __aiter__(self) -> Self:
-        """Iterate over all events except Closed, whose error is raised if it has one."""
+        """Iterate over all events except Closed, whose error is raised if it has one; the end, too, if another task
+        closes.
+        """
         return self
 
     async def __anext__(self) -> Event:
-        event = await self.receive()
+        try:
+            event = await self.receive()
+        except ConnectionClosing:
+            raise StopAsyncIteration from None
         if not isinstance(event, Closed):
             return event
         raise event.error or StopAsyncIteration
 
     async def close(self) -> None:
         """Close in order, then close the socket, within `Limits.close_timeout`. Events that still arrive are dropped.
+        Other tasks' calls that wait raise ConnectionClosing; their iterations end.
 
         If cancelled, it sends the goodbye as far as the system takes it at once, and does not wait for an answer.
         """
-        if self._sock.fileno() < 0:
+        if self._closed:
             return
         limit = self.machine.limits.close_timeout
         try:
@@ -200,7 +211,11 @@ class AsyncConnection:
             with suppress(TolliverError, TimeoutError):
                 await self._until(limit, self.flush, "")
         finally:
-            self._over = True
+            self._over = self._closed = True
+            if self._waiting is not None:
+                self._waiting.cancel()
+                with anyio.CancelScope(shield=True):
+                    await self._moved.wait()  # until nobody waits for the socket
             self._sock.close()
 
     async def __aenter__(self) -> Self:
@@ -213,7 +228,13 @@ class AsyncConnection:
         event = self.next_event()
         if event is not None:
             found.append(event)
+        elif self._over:
+            raise ConnectionClosing("another task has received the end of this connection")
         return event is not None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionClosing("this connection was closed: make another one")
 
     async def _until(self, timeout: float | None, done: Callable[[], bool], late: str) -> None:
         end = math.inf if timeout is None else time.monotonic() + timeout
