@@ -7,6 +7,7 @@ import os
 import resource
 import socket
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -169,6 +170,31 @@ def test_threads_share_a_client(nodes: Nodes, path: Path) -> None:
         assert len(set(inbox.bodies)) == 80
 
 
+@ONE_KIND
+def test_of_threads_that_wait_for_answers_one_reads(nodes: Nodes, path: Path) -> None:
+    """Threads change places at every step here, and answers come in several pieces. Two readers mixed them up."""
+    turns = sys.getswitchinterval()
+    with handed_over(nodes, path) as (left, right, _, me):
+        right.respond("large", lambda request: bytes(100_000))
+        left.wait_responder("large", "")
+        sizes: list[int] = []
+
+        def ask() -> None:
+            for _ in range(130):
+                sizes.append(len(me.request("large", "", b"", timeout=20).body))
+
+        threads = [threading.Thread(target=ask) for _ in range(6)]
+        sys.setswitchinterval(1e-6)
+        try:
+            for one in threads:
+                one.start()
+            for one in threads:
+                one.join(40)
+        finally:
+            sys.setswitchinterval(turns)
+        assert sizes == [100_000] * 780
+
+
 @EACH_ADAPTER
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_tasks_share_a_client_that_another_task_opened(nodes: Nodes, path: Path, backend: str) -> None:
@@ -209,6 +235,83 @@ def test_tasks_share_a_client_that_another_task_opened(nodes: Nodes, path: Path,
 
         anyio.run(main, backend=backend)
         inbox.holds(102)
+
+
+class Patience:
+    """An instance that answers no request, or something silent in its place; a call of a client waits for it."""
+
+    def __init__(self, nodes: Nodes, path: Path, answers: bool) -> None:
+        self.path = path
+        self.answers = answers
+        self.life = ExitStack()
+        self.left = self.life.enter_context(nodes.open("left", **at(path)))
+        self.silent = self.life.enter_context(socket.socket(socket.AF_UNIX))
+
+    def begin(self) -> None:
+        if not self.answers:
+            self.life.close()
+            self.silent = self.life.enter_context(socket.socket(socket.AF_UNIX))
+            self.silent.settimeout(20)
+            self.silent.bind(os.fspath(self.path))
+            self.silent.listen()
+
+    def is_called(self) -> None:
+        if self.answers:
+            until(lambda: self.left.stats()["requests_outstanding"] == 1)
+        else:
+            self.life.enter_context(self.silent.accept()[0])
+
+
+WAITING: dict[str, Any] = {"timeout": 20, "durable": True, "message_key": "k"}
+
+
+@ONE_KIND
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_call_that_waits_on_a_thread_ends_with_its_client(nodes: Nodes, path: Path, answers: bool) -> None:
+    patience = Patience(nodes, path, answers)
+    ended: list[str] = []
+
+    def call() -> None:
+        try:
+            me.request("slow", "", b"", **WAITING)
+        except ConnectionLost as error:
+            ended.append(str(error))
+
+    with patience.life:
+        me = local.connect(path, timeout=20).__enter__()
+        patience.begin()
+        waiting = threading.Thread(target=call)
+        waiting.start()
+        patience.is_called()
+        me.close()
+        waiting.join(10)
+        assert ended == ["the client was closed"]
+
+
+@ONE_KIND
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_call_that_waits_in_a_task_ends_with_its_client(
+    nodes: Nodes, path: Path, answers: bool, backend: str
+) -> None:
+    patience = Patience(nodes, path, answers)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            me = await local.connect(path, timeout=20).__aenter__()
+            patience.begin()
+
+            async def call() -> None:
+                with pytest.raises(ConnectionLost, match="the client was closed"):
+                    await me.request("slow", "", b"", **WAITING)
+
+            tasks.start_soon(call)
+            await anyio.to_thread.run_sync(patience.is_called)
+            with anyio.fail_after(10):
+                await me.close()
+
+    with patience.life:
+        anyio.run(main, backend=backend)
 
 
 @EACH_ADAPTER

@@ -60,7 +60,12 @@ def unreached(path: str, error: OSError) -> ConnectionLost:
     return ConnectionLost(f"no instance was reached at {path}: {advice.format(path)}", cause)
 
 
-def closed(path: str) -> ConnectionClosing:
+def client_closed() -> ConnectionLost:
+    """The error for a call that waits while its client is closed."""
+    return ConnectionLost("the client was closed")
+
+
+def not_open(path: str) -> ConnectionClosing:
     """The error for a call of a client that is not open."""
     return NotOpenYet(
         f"this client of the instance at {path} is not open: call it in `with connect(path) as me:`, or `async with`"

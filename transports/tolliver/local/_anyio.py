@@ -17,7 +17,7 @@ import anyio
 
 from tolliver_proto import ConnectionLost
 
-from .._local.asking import Tries, answered, closed, unreached
+from .._local.asking import Tries, answered, client_closed, not_open, unreached
 from .._local.envelopes import Answer, Ask, Outcome
 from .._local.line import Line
 
@@ -189,15 +189,20 @@ class Conversation:
         self._is_closed = True
         talk, self._talk = self._talk, None
         if talk is not None:
-            talk.close(ConnectionLost("the client was closed"))
+            talk.close(client_closed())
 
     async def do(self, ask: Ask, tries: Tries) -> Answer:
-        """The answer of the instance. Raises its error, ConnectionLost, TimeoutError."""
+        """The answer of the instance. Raises its error, ConnectionLost, TimeoutError; NotOpenYet for a client that is
+        not open."""
+        if self._is_closed:
+            raise not_open(self._path)
         with self._within(tries):
             while True:
                 try:
                     return answered(await (await self._connected()).ask(ask, tries), self._path)
                 except ConnectionLost as error:
+                    if self._is_closed:
+                        raise client_closed() from None
                     pause = tries.pause(error)
                 await anyio.sleep(pause)
 
@@ -210,15 +215,15 @@ class Conversation:
             raise tries.too_late()
 
     async def _connected(self) -> Talk:
-        if self._is_closed:
-            raise closed(self._path)
         if self._process != os.getpid():  # a fork: the connection is the parent's
             if self._talk is not None:
                 self._talk.let_go()
             self._talk, self._process = None, os.getpid()
         async with self._connecting:
-            if self._talk is None or self._talk.is_over:
-                talk = Talk(self._path)
+            talk = self._talk
+            if talk is None or talk.is_over:
+                if self._is_closed:
+                    raise client_closed()
+                self._talk = talk = Talk(self._path)  # as of now a close ends this connection
                 await talk.open()
-                self._talk = talk
-            return self._talk
+            return talk

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from tolliver_proto import ConnectionLost
 
-from .._local.asking import Tries, answered, closed, unreached
+from .._local.asking import Tries, answered, client_closed, not_open, unreached
 from .._local.envelopes import Answer, Ask, Outcome
 from .._local.line import Line
 
@@ -26,8 +26,7 @@ _CHUNK = 2**16
 class Talk:
     """A connection to an instance, which threads share."""
 
-    def __init__(self, path: str, tries: Tries) -> None:
-        """Connects. Raises ConnectionLost, TimeoutError."""
+    def __init__(self, path: str) -> None:
         self._path = path
         self._line = Line(path)
         self._writing, self._state = threading.Lock(), threading.Lock()
@@ -35,13 +34,16 @@ class Talk:
         self._reads = False
         self._error: ConnectionLost | None = None
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def open(self, tries: Tries) -> None:
+        """Raises ConnectionLost, TimeoutError."""
         try:
             self._connect(tries)
             self._write(self._line.data_to_send(), tries)
             while not self._line.is_open:
                 self._read(tries)
         except BaseException:
-            self._sock.close()
+            self.close(ConnectionLost("not connected"))
             raise
 
     def _connect(self, tries: Tries) -> None:
@@ -67,7 +69,7 @@ class Talk:
     def close(self, error: ConnectionLost | None = None) -> None:
         """End the connection; all who wait for an answer get the error."""
         with self._state:
-            self._error = self._error or error or ConnectionLost("the client was closed")
+            self._error = self._error or error or client_closed()
             waiting = [*self._waiting.values()]
         for event in waiting:
             event.set()
@@ -114,15 +116,14 @@ class Talk:
         """Wait for the answer to this ask, as one of those who wait or as the one who reads for all."""
         while True:
             with self._state:
-                if not self._reads or self._is_settled(number):
+                if self._is_settled(number):
+                    return self._taken(number)
+                if not self._reads:
+                    self._reads = True
                     break
                 event.clear()
             if not event.wait(max(0.0, tries.due - monotonic())):
                 raise tries.too_late()
-        with self._state:
-            if self._is_settled(number):
-                return self._taken(number)
-            self._reads = True
         try:
             while True:
                 self._read(tries)
@@ -192,22 +193,29 @@ class Conversation:
             talk.close()
 
     def do(self, ask: Ask, tries: Tries) -> Answer:
-        """The answer of the instance. Raises its error, ConnectionLost, TimeoutError."""
+        """The answer of the instance. Raises its error, ConnectionLost, TimeoutError; NotOpenYet for a client that is
+        not open."""
+        if self._is_closed:
+            raise not_open(self._path)
         while True:
             try:
                 return answered(self._connected(tries).ask(ask, tries), self._path)
             except ConnectionLost as error:
+                if self._is_closed:
+                    raise client_closed() from None
                 pause = tries.pause(error)
             sleep(pause)
 
     def _connected(self, tries: Tries) -> Talk:
-        if self._is_closed:
-            raise closed(self._path)
         if self._process != os.getpid():  # a fork: the connection is the parent's, and a lock may be held for ever
             if self._talk is not None:
                 self._talk.let_go()
             self._lock, self._talk, self._process = threading.Lock(), None, os.getpid()
         with self._lock:
-            if self._talk is None or self._talk.is_over:
-                self._talk = Talk(self._path, tries)
-            return self._talk
+            talk = self._talk
+            if talk is None or talk.is_over:
+                self._talk = talk = Talk(self._path)
+                if self._is_closed:  # as of now a close ends this connection
+                    talk.close()
+                talk.open(tries)
+            return talk

@@ -85,9 +85,10 @@ class LocalRelay:
     def _run(self) -> None:
         while not self._over.is_set():
             try:
-                hello = self._tries()
-                with closing(Talk(self._path, hello)) as talk, opened(self._outbox.connect) as database:
-                    self._serve(talk, database)
+                with closing(Talk(self._path)) as talk:
+                    talk.open(self._tries())
+                    with opened(self._outbox.connect) as database:
+                        self._serve(talk, database)
             except Exception as error:  # of any driver, of `connect`, of the instance, or of the connection to it
                 self._change(error=f"{type(error).__name__}: {error}")
                 self._over.wait(_AGAIN)
