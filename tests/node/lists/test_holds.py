@@ -25,7 +25,6 @@ from tolliver_proto import (
     Revision,
     StoreError,
     Subscribe,
-    Subscription,
     Unsubscribe,
     encode,
 )
@@ -256,10 +255,10 @@ def test_where_it_cannot_be_looked_for_all_goes_on(said: tuple[Frame, ...]) -> N
     play.search_error = StoreError("unreadable")
     wire.send(*said)
     assert len(play.knows()) == len(said)
-    assert wire.bodies() == [b"1"], "nothing is lost by an error"
+    assert wire.bodies() == ([b"1"] if said is ENDED else []), "it goes to who wants it"
     play.send("d", "k", b"2")
     assert wire.bodies() == [b"2"]
-
+    assert play.pending() == 2, "nothing is lost by an error"
 
 CHANGES = st.lists(st.tuples(st.booleans(), st.sampled_from([C, D, ("c", "k"), ("", "")])), min_size=1, max_size=6)
 
@@ -534,13 +533,35 @@ def test_an_end_of_a_hold_is_stored_though_a_list_that_came_with_it_is_not(tries
     back(play, D)
     if tries < 2:
         play.fail()
-    assert play.held[0].operations == [ReplacePeerSubscriptions(LOW, (Subscription(*D),), ())]
+    [said] = [one for one in play.held[0].operations if isinstance(one, ReplacePeerSubscriptions)]
+    assert said.subscriptions == (D,)
     play.fail()
     play.hold_commits = False
     play.wait(10.0)
     assert held(play) == ()
     sound(play)
     assert play.store.load().peers[LOW].held == {}
+
+
+@pytest.mark.parametrize("failing", ["the commit", "the search", "both"])
+def test_what_an_ended_hold_kept_is_given_up_once_the_store_works_and_never_sent(failing: str) -> None:
+    play, wire = lacking()
+    receipt = play.send("c", "k", b"1")
+    play.hold_commits = failing != "the search"
+    play.search_error = StoreError("cannot be read") if failing != "the commit" else None
+    play.wait(3601.0)
+    for _ in range(5):
+        if play.held:
+            play.fail()
+        play.wait(1.0)
+    play.hold_commits, play.search_error = False, None
+    while play.held:
+        play.finish()
+    play.wait(5.0)
+    assert wire.bodies() == []
+    assert [one.reason for one in receipt.undelivered] == [UndeliveredReason.UNSUBSCRIBED]
+    assert (play.pending(), held(play)) == (0, ())
+    sound(play)
 
 
 def test_a_message_that_was_sent_before_is_not_sent_again_while_it_is_held() -> None:

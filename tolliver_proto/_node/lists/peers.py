@@ -27,7 +27,7 @@ from ..._wire.events import RESERVED_CHANNEL, Subscribe, SubscribeMany, Subscrip
 from ..._wire.layouts import LAYOUTS
 from ..actions import GoOn, NoticeKind, SubscriptionsChanged
 from ..commits.batch import Batch, PeerList
-from ..commits.commits import Commits
+from ..commits.commits import STORE_RETRY, Commits
 from ..context import Context
 from ..link import Hold, Link, Peer
 from ..outboxes.expiry import Expiry
@@ -227,8 +227,10 @@ class PeerLists:
                 text = "messages were given up, as this peer does not subscribe to them any more (T-61)"
                 self._context.tally.add(NoticeKind.UNSUBSCRIBED, peer.uuid, len(gone), text, self._context.now)
 
-        def done(_error: TolliverError | None) -> None:
+        def done(error: TolliverError | None) -> None:
             peer.lists.ending.remove(ended)
+            if error is not None and not peer.links.forgotten:
+                self._hold_again(peer, ended)
             peer.lists.keep_back(peer.link)
             self._read_again(peer, self._commits.when_stored)
             waiting, peer.lists.changes_waiting = peer.lists.changes_waiting, []
@@ -238,6 +240,14 @@ class PeerLists:
         peer.lists.ending.append(ended)
         peer.lists.keep_back(peer.link)  # none of them goes out while the store looks for them
         self._commits.searches.begin(peer.uuid, take, done)
+
+    def _hold_again(self, peer: Peer, ended: frozenset[Subscription]) -> None:
+        """Holds subscriptions again whose messages could not be looked for, and ends the hold a little later: else
+        these messages, which nobody wants, would be sent."""
+        until = self._context.now + STORE_RETRY
+        again = dict.fromkeys(ended - peer.lists.subscriptions, until)
+        self.hold(peer, again | peer.lists.held)
+        self._commits.batch.lists[peer] = True
 
     def load(self, peer: Peer, known: LoadedPeer) -> None:
         """Takes the peer's held subscriptions and unacknowledged unsubscribes from the store, at the opening."""
