@@ -14,7 +14,7 @@ BUGS = (
             self.want_while_connected(peer)
         elif peer.lists.voices:
             self.route_to(peer)
-            self._commits.batch.lists[peer] = None
+            self._commits.batch.lists.setdefault(peer, False)
             self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
         """,
         """
@@ -22,7 +22,7 @@ BUGS = (
             self.want_while_connected(peer)
         else:
             self.route_to(peer)
-            self._commits.batch.lists[peer] = None
+            self._commits.batch.lists.setdefault(peer, False)
             self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
         """,
         (
