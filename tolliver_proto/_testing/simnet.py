@@ -372,7 +372,8 @@ class Simulation(Handlers):
                     sent.routed_to.add(uuid)
                 if uuid in self._ledgers and sent.wanted_by(subscriptions & self._ledgers[uuid].permanent):
                     sent.due_to.add(uuid)
-        full = self._may_be_skipped(host, known.keys(), batch)
+        # Also peers that are just being met: a send that waits for them is routed to them at its end (T-62).
+        full = self._may_be_skipped(host, self._by_uuid.keys() - {host.ledger.uuid}, batch)
         for sent in batch:
             sent.full_for |= full
         try:
