@@ -694,6 +694,9 @@ class Simulation(Handlers):
                     continue
                 if peer.pending and (not peer.held or host.store.fetch(peer.uuid, 0, 1, 1)):
                     left.append(f"{host.name} has {peer.pending} for {other.name}")
+                mine = inside(other.node).context.peers.get(host.ledger.uuid)
+                if peer.held and mine is not None and not mine.lists.unsaid.keys().isdisjoint(peer.held):
+                    left.append(f"{host.name} has not heard of all that {other.name} has left")
                 aside = self._set_aside(host, other)
                 if aside:
                     left.append(f"{host.name} has set {aside} aside for {other.name}")
