@@ -77,6 +77,11 @@ class Answers:
             settled = sent.body in receiver.handled or sent.body in receiver.letters or sent.body in receiver.dropped
             check(settled, "{} is answered as acknowledged: {} has not handled it (T-54)", sent.body, peer)
 
+    def is_for_nobody(self, body: bytes) -> bool:
+        """True if the sender of the message was told that some of its send is for nobody (T-53)."""
+        receipt = self._receipts.get(body)
+        return receipt is not None and any(one.peer is None for one in receipt.undelivered)
+
     def given_up(self, peer: UUID, body: bytes) -> None:
         """Checks that the answer of a receipt names the delivery, which was removed without an ack. A message without a
         receipt is right.

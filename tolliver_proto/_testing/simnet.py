@@ -319,6 +319,7 @@ class Simulation(Handlers):
         host.ledger.forgot.add(peer)
         host.ledger.forgetting.add(peer)
         host.ledger.said_gone = {one for one in host.ledger.said_gone if one[0] != peer}  # the peer is not told
+        host.leaving = {receipt: [one for one in left if one[0] != peer] for receipt, left in host.leaving.items()}
 
     def _peer_up(self, host: Host, action: PeerUp) -> None:
         """Notes that messages which are kept for a peer are owed to it (T-62): those sent since its request was queued;
@@ -337,8 +338,11 @@ class Simulation(Handlers):
         assert isinstance(end.witness, WireWitness)
         listed = peer.permanent & end.witness.listed
         allowed = host.acl.rights(peer.uuid).granted(listed)
+        room = host.limits.keep_bytes
         for sent in host.log[since:]:
-            if sent.wanted_by(allowed) and not sent.damaged:
+            is_left_out = room <= 0 and host.answers.is_for_nobody(sent.body)  # the window is full
+            room -= len(sent.body)
+            if sent.wanted_by(allowed) and not sent.damaged and not is_left_out:
                 sent.due_to.add(peer.uuid)
 
     def _operate(self) -> None:
@@ -430,7 +434,8 @@ class Simulation(Handlers):
         for subscription in [self._volatile() for _ in range(self._rng.choice((1, 1, 3)))]:
             self._trace(f"{host.name} {call} {subscription}")
             host.ledger.left.add(subscription)
-            told = [(uuid, subscription) for uuid in host.store.load().peers]  # other peers cannot be told
+            known = host.store.load().peers.keys() - host.ledger.forgetting  # other peers cannot be told
+            told = [(uuid, subscription) for uuid in sorted(known)]
             was_wanted = subscription in host.node.subscriptions()
             receipt = self._call(host, call, *subscription)
             if call == "unsubscribe" and was_wanted:
