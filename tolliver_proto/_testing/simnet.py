@@ -699,7 +699,7 @@ class Simulation(Handlers):
                     continue
                 if peer.pending and (not peer.held or host.store.fetch(peer.uuid, 0, 1, 1)):
                     left.append(f"{host.name} has {peer.pending} for {other.name}")
-                mine = inside(other.node).context.peers.get(host.ledger.uuid)
+                mine = inside(other.node).context.peers.get(host.ledger.uuid) if self._can_unsubscribe else None
                 if peer.held and mine is not None and not mine.lists.unsaid.keys().isdisjoint(peer.held):
                     left.append(f"{host.name} has not heard of all that {other.name} has left")
                 aside = self._set_aside(host, other)
