@@ -260,6 +260,7 @@ def test_where_it_cannot_be_looked_for_all_goes_on(said: tuple[Frame, ...]) -> N
     assert wire.bodies() == [b"2"]
     assert play.pending() == 2, "nothing is lost by an error"
 
+
 CHANGES = st.lists(st.tuples(st.booleans(), st.sampled_from([C, D, ("c", "k"), ("", "")])), min_size=1, max_size=6)
 
 
