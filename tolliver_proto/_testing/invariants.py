@@ -391,6 +391,10 @@ class Ledger:
         self._look_at_holds(now)
         return any((peer, pair) in self._holds_over for pair in matching(sent.channel, sent.key))
 
+    def held_peers(self) -> set[UUID]:
+        """Returns the peers of which the store holds subscriptions (T-61)."""
+        return {peer for peer, _ in self._held}
+
     def _look_at_holds(self, now: float) -> None:
         late = now + LATE - self.policy.unsubscribed_hold
         self._holds_over.update(hold for hold, since in self._held.items() if since <= late)

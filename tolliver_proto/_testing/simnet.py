@@ -273,8 +273,8 @@ class Simulation(Handlers):
             batch = host.ledger.receipts.pop(receipt, [])
             for sent in batch:
                 sent.stored = action.error is None
-                if sent.waits:  # a hold may have begun meanwhile (T-61)
-                    sent.full_for |= {peer.uuid for peer in host.node.peers() if peer.held}
+                if sent.waits:  # a hold may have begun meanwhile, and be over in memory (T-61)
+                    sent.full_for |= {peer.uuid for peer in host.node.peers() if peer.held} | host.ledger.held_peers()
             left = host.leaving.pop(receipt, [])
             if action.error is None and host.twin is None and host not in self._twins:  # else the other may say more
                 # A connection that is not up yet may tell our old list later.
