@@ -395,6 +395,14 @@ class Ledger:
         """Returns the peers of which the store holds subscriptions (T-61)."""
         return {peer for peer, _ in self._held}
 
+    def may_hold_again(self) -> None:
+        """Notes that a process has ended whose store had failed: where the end of a hold fails, the entry is held again
+        for a second, and as long as any other if the process ends within that second (T-61).
+        """
+        for peer, entry in self._held:
+            if peer in self.others:
+                self.others[peer].said_gone.discard((self.uuid, entry))
+
     def _look_at_holds(self, now: float) -> None:
         late = now + LATE - self.policy.unsubscribed_hold
         self._holds_over.update(hold for hold, since in self._held.items() if since <= late)

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from .._common.errors import OutboxFull, OwnLimitExceeded
+from .._common.errors import OutboxFull, OwnLimitExceeded, StoreError
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.access import Acl, Rights
 from .._node.actions import (
@@ -257,8 +258,15 @@ class Simulation(Handlers):
         if host.born == born and host.node is not None:
             host.node.register("", "", "handler")
 
+    def _report(self, host: Host, born: int, result: Any, error: StoreError | None) -> None:
+        host.store_failed |= host.born == born and error is not None
+        super()._report(host, born, result, error)
+
     def _stop(self, host: Host) -> None:
         """Crashes a host: the running commit may or may not be applied."""
+        if host.store_failed:
+            host.ledger.may_hold_again()
+        host.store_failed = False
         host.opening.clear()
         host.asked.clear()
         self._halt(host)

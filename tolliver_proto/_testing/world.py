@@ -78,6 +78,7 @@ class Host(BaseHost):
         self.opening: dict[int, tuple[int, int]] = {}  # by cid: numbers of sent and not kept messages then (T-62)
         self.asked: dict[object, tuple[float, int, int]] = {}  # by remote: time of `connect`, and the same numbers
         self.log: list[Sent] = []
+        self.store_failed = False  # True if a job of the store has failed in this life
         self.retired = False  # True if the instance never comes back
         self.twin: Host | None = None  # a second instance with this identity
         self.wants = ledger.permanent
