@@ -399,9 +399,8 @@ class Ledger:
         """Notes that a process has ended whose store had failed: where the end of a hold fails, the entry is held again
         for a second, and as long as any other if the process ends within that second (T-61).
         """
-        for peer, entry in self._held:
-            if peer in self.others:
-                self.others[peer].said_gone.discard((self.uuid, entry))
+        for peer, other in self.others.items():
+            other.said_gone.difference_update((self.uuid, entry) for one, entry in self._held if one == peer)
 
     def _look_at_holds(self, now: float) -> None:
         late = now + LATE - self.policy.unsubscribed_hold
