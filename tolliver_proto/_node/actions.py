@@ -364,7 +364,7 @@ class NoticeKind(StrEnum):
     SKIPPED = "skipped"  # D-10: not kept for a peer at its quota
     HELD = "held"  # T-61: a peer's newer list lacks subscriptions, and messages wait for it to subscribe again
     UNSUBSCRIBED = "unsubscribed"  # T-61: given up, or not kept, as the peer did not subscribe again
-    NOT_KEPT = "not_kept"  # T-62: not kept for a connecting remote, whose buffer is full
+    NOT_KEPT = "not_kept"  # T-62: not kept for a connecting remote: its buffer is full, or its list failed
     NO_RECIPIENTS = "no_recipients"  # T-53: durable sends had no recipient; throttled, with a count
     ROWS_HELD = "rows_held"  # rows of a program's outbox are not sent: nobody subscribes, or only another one may
     EXPIRED = "expired"  # D-10: given up after their time

@@ -428,6 +428,25 @@ def test_what_only_a_connection_kept_that_failed_is_told_as_not_kept(
     assert wire.bodies() == [bytes(first), *map(bytes, both), *([] if not_kept else [b"1", b"2"])]
 
 
+def test_what_a_list_that_could_not_be_stored_was_to_get_is_told_as_not_kept() -> None:
+    """As above, the connection fails because of this list. A message of the same commit has failed by itself."""
+    play, cid = asking(limits=Limits(keep_bytes=1000))
+    cid = fail(play, cid, late=True)
+    play.send("c", "k", bytes(4000))
+    wire = stands(play, cid)
+    play.node.send_many([("c", "k", b"1"), ("c", "k", b"2"), ("d", "k", b"3")], now=play.now)
+    play.run()
+    play.hold_commits = True
+    play.send("d", "k", b"4")
+    play.send("c", "k", b"5")
+    wire.respond(WANTED)
+    play.finish()
+    actions = play.fail()
+    told = [one for one in every(actions, Notice) if one.kind is NoticeKind.NOT_KEPT]
+    assert [(one.peer, one.detail.split()[0]) for one in told] == [(LOW, "2")]
+    assert play.node.stats().not_kept == 2
+
+
 def test_a_later_connection_keeps_its_share_though_the_windows_are_full() -> None:
     play = Play(limits=Limits(keep_bytes=200))
     wire = play.dialled(play.call("connect", "back"))

@@ -8,6 +8,7 @@ from ..._common.errors import UndeliveredReason
 from ..._common.intervals import spans_of
 from ..._common.reserved import is_envelope
 from ..._common.transport import Remote
+from ..actions import NoticeKind
 from ..commits.batch import Batch, Kept
 from ..context import Context
 from ..link import Link, Peer
@@ -76,12 +77,22 @@ class ConnectWait:
 
     def take_back(self, batch: Batch) -> None:
         """Takes back the claims of a failed commit; makes them again where another connection relies on them."""
+        stored = {message.seq for operation in batch.stored for message in operation.messages}
         for peer, claimed in batch.linked:
             self._ledger.unlink_kept(peer, claimed)
             if peer.lists.voices:
                 self._ledger.link_kept(peer, claimed)
             else:
                 self._disclaim(peer, claimed)
+                self._count_lost(peer, {one.message.seq for one in claimed} - stored)
+
+    def _count_lost(self, peer: Peer, seqs: Iterable[int]) -> None:
+        """Reports those of these messages that no window keeps any more for the next connection of the peer."""
+        count = sum(not self._ledger.keeping.has(seq) for seq in seqs)
+        if count:
+            self._context.counts["not_kept"] += count
+            text = "messages that were sent while it was connecting are not kept for it: its list was not stored (T-62)"
+            self._context.tally.add(NoticeKind.NOT_KEPT, peer.uuid, count, text, self._context.now)
 
     def _disclaim(self, peer: Peer, claimed: Iterable[Kept]) -> None:
         """Takes a claim back, as its commit failed: the peer may claim the messages again while a window keeps them."""
