@@ -7,6 +7,7 @@ import inspect
 import pickle
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -50,6 +51,14 @@ class Silent:
         return "silent"
 
 
+@frozen
+class Compiled:
+    """One with a property whose function has no code to look into, as those of compiled modules (Python 3.13.1)."""
+
+    first: int
+    other_name = property(attrgetter("first"))
+
+
 ONES: tuple[Callable[[], Any], ...] = (lambda: Open(1), lambda: Closed(1), lambda: Chosen(first=1))
 
 
@@ -72,6 +81,10 @@ def test_they_show_themselves() -> None:
     assert repr(Closed(1)) == "Closed(first=1, third={})"
     assert repr(Chosen()) == "Chosen(first=1)"
     assert repr(Silent(1)) == "silent"
+
+
+def test_compiled_properties_stay() -> None:
+    assert Compiled(1).other_name == 1
 
 
 def test_fields_that_do_not_compare() -> None:

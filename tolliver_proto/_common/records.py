@@ -19,13 +19,13 @@ _MOST = 1000  # characters of a value that `repr` shows
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[_T]) -> type[_T]:
     """Makes a slotted dataclass that is frozen for the type checker alone: never change an instance."""
-    return finished(dataclass(slots=True, eq=False, repr=False)(cls))
+    return finished(_slotted(cls))
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[_T]) -> type[_T]:
     """Makes a slotted dataclass that is frozen at run time, for values that programs make and keep."""
-    return finished(dataclass(slots=True, eq=False, repr=False, frozen=True)(cls))
+    return finished(_slotted(cls, frozen=True))
 
 
 def option(takes: str, help: str, sentence: str = "", *, default: Any = MISSING, factory: Any = MISSING) -> Any:
@@ -44,7 +44,24 @@ def option(takes: str, help: str, sentence: str = "", *, default: Any = MISSING,
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field, option))
 def options(cls: type[_T]) -> type[_T]:
     """Makes a frozen slotted dataclass whose arguments are given by keyword."""
-    return finished(dataclass(slots=True, eq=False, repr=False, frozen=True, kw_only=True)(cls))
+    return finished(_slotted(cls, frozen=True, kw_only=True))
+
+
+def _slotted(cls: type[_T], **options: bool) -> type[_T]:
+    """Makes the dataclass without its compiled properties, and gives these back: Python 3.13.1 and later look into the
+    function of each property, which only an interpreted one lets them.
+    """
+    compiled = {name: one for name, one in vars(cls).items() if isinstance(one, property) and _is_compiled(one)}
+    for name in compiled:
+        delattr(cls, name)
+    made = dataclass(slots=True, eq=False, repr=False, **options)(cls)
+    for name, one in compiled.items():
+        setattr(made, name, one)
+    return made
+
+
+def _is_compiled(one: property) -> bool:
+    return not hasattr(one.fget, "__code__")
 
 
 def finished(cls: type[_T]) -> type[_T]:
