@@ -10,7 +10,8 @@ made as short as it gets (fewer nodes, operations, seconds and faults, as long a
 whole; `--seed N --trace` prints the long story of any. At the end some seeds are run again, here and not in the process
 that ran them first: their traces must be the same. Exit status 1 if one failed.
 
-Without FIRST_SEED a search takes seeds that none has taken before, and if all hold, adds them to docs/schedules.json.
+A search from FIRST_SEED on ends with the first failure. Without it a search takes seeds that none has taken before, and
+adds them to docs/schedules.json. It notes there which of them failed: the next search runs these again, until they hold.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from tolliver_proto.testing import Shrunk, SimFailure, SimNet
 SO_FAR = Path(__file__).resolve().parents[2] / "docs" / "schedules.json"  # schedules that held, by kind
 
 _RUN = 25  # seeds that a process takes at a time
+_MOST = 20  # failures; one more ends a search, which adds nothing then
 _LIVES = 400  # the most that making a failure short may cost
 _TWICE = 20  # seeds that are run again, from the first one on
 _ROWS = {"node": "V5", "reactive": "V5 reactive"}  # of docs/proof.md; the others are foreign
@@ -100,38 +102,40 @@ def changed(kind: str, traces: dict[int, int]) -> list[int]:
 
 def search(kind: str, given: int | None, count: int, shorten: bool) -> int:
     so_far = json.loads(SO_FAR.read_text("utf-8"))
-    first = so_far.get(kind, 0) if given is None else given
+    failed = f"{kind} failed"
+    first, again, most = (given, [], 0) if given is not None else (so_far.get(kind, 0), so_far.get(failed, []), _MOST)
     totals: Counter[str] = Counter()
     failures: dict[int, str] = {}
     traces: dict[int, int] = {}
     began = time.monotonic()
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     with ProcessPoolExecutor() as pool, Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = progress.add_task("", total=count)
-        for future in as_completed([pool.submit(run, kind, *seeds) for seeds in runs(first, count)]):
+        bar = progress.add_task("", total=len(again) + count)
+        seeds = [*zip(again, again, strict=True), *runs(first, count)]
+        for future in as_completed([pool.submit(run, kind, *some) for some in seeds]):
             more = future.result()
             totals += more.totals
             failures |= more.failures
             traces |= {seed: trace for seed, trace in more.traces.items() if seed < first + _TWICE}
             rate = totals["schedules"] / (time.monotonic() - began)
             progress.update(bar, completed=totals["schedules"], description=f"{rate:.0f}/s, {len(failures)} failed")
-            if failures:
+            if len(failures) > most:
                 pool.shutdown(cancel_futures=True)
                 break
     seconds = time.monotonic() - began
     done, cores = totals.pop("schedules"), os.cpu_count()
     print(f"{done} schedules in {seconds:.1f} s on {cores} cores")
     print(", ".join(f"{number} {name}" for name, number in sorted(totals.items())))
-    if failures:
-        tell(kind, min(failures), failures[min(failures)], shorten)
+    for seed in sorted(failures):
+        tell(kind, seed, failures[seed], shorten and seed == min(failures))
     other = changed(kind, traces)
     if other:
         print(f"not all of a story is in its seed: the traces of {other} were others the second time")
     row, rate, sum_of_all = _ROWS.get(kind, "foreign"), done / seconds, ""
-    if given is None and not failures and not other:
-        so_far[kind] = first + done
-        SO_FAR.write_text(json.dumps(so_far, indent=1) + "\n", "utf-8")
-        sum_of_all = f"; {first + done:,} since {so_far['since']}"
+    if given is None and len(failures) <= _MOST and not other:
+        so_far |= {kind: first + count, failed: sorted(failures)}
+        SO_FAR.write_text(json.dumps({name: one for name, one in so_far.items() if one}, indent=1) + "\n", "utf-8")
+        sum_of_all = f"; {first + count - len(failures):,} since {so_far['since']}"
     print(
         f"result: {row} | {done:,} schedules | {len(failures)} failures, {rate:.0f} schedules/s on {cores} cores, "
         f"same seed same trace: {len(traces) - len(other)} of {len(traces)} seeds{sum_of_all}"
