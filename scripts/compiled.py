@@ -62,7 +62,7 @@ def compile_here(optimize: str) -> None:
     shutil.rmtree(".mypy_cache", ignore_errors=True)  # with the one of another build mypyc fails
     files = modules(Path.cwd())
     settings = ["--no-warn-return-any", "--no-warn-unused-ignores"]  # the fields of records have no types here
-    settings += ["--no-warn-unreachable"]  # what is for another version of Python is
+    settings += ["--no-warn-unreachable"]  # some lines are for other versions of Python
     made = mypycify(
         [*settings, *files], opt_level=optimize, debug_level="0", multi_file=True, separate=[(files, _LIBRARY)]
     )
