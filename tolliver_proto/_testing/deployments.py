@@ -108,7 +108,7 @@ class Deployments(Simulation):
             self._trace(f"{host.name} subscribes late to {subscription}")
             host.node.subscribe(*subscription, now=host.time(self.now))
         self._call(host, "handle_timeout")
-        if not host.store.load().own_subscriptions >= host.wants:
+        if not host.store.own_subscriptions >= host.wants:
             self._at(1.0, self._subscribe_late, host, born)
 
     def _change_own(self, host: Host, call: str) -> None:
@@ -255,5 +255,5 @@ class Deployments(Simulation):
                 self._lose_later(end)
 
     def _unfinished(self) -> list[str]:
-        lacking = [host.name for host in self._hosts if not host.store.load().own_subscriptions >= host.wants]
+        lacking = [host.name for host in self._hosts if not host.store.own_subscriptions >= host.wants]
         return [*super()._unfinished(), *(f"{name} has not subscribed yet" for name in lacking)]

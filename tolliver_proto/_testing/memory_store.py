@@ -303,6 +303,10 @@ class MemoryStore:
         """All messages, by seq."""
         return [self._messages[seq] for seq in sorted(self._messages)]
 
+    @property
+    def own_subscriptions(self) -> frozenset[Subscription]:
+        return frozenset(self._own)
+
     def deliveries(self, peer: UUID) -> list[int]:
         """Returns the seqs that the peer is owed, parked ones included."""
         return list(self._peers[peer].seqs) if peer in self._peers else []

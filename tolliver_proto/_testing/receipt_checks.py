@@ -93,7 +93,9 @@ class Answers:
 
 def check_drops(node: Node, ledger: Ledger) -> None:
     """Checks that each ack of a message without a handler is in a counter (T-46)."""
+    dropped = ledger.drops_in_this_life
+    if not dropped:  # as after most calls
+        return
     counts = inside(node).context.counts
     told = sum(number for name, number in counts.items() if name in _DROPPED or name.startswith("ignored_"))
-    dropped = ledger.drops_in_this_life
     check(dropped <= told, "{} messages were acknowledged and not handled, {} are counted (T-46)", dropped, told)
