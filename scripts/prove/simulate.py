@@ -11,7 +11,7 @@ whole; `--seed N --trace` prints the long story of any. At the end some seeds ar
 that ran them first: their traces must be the same. Exit status 1 if one failed.
 
 A search from FIRST_SEED on ends with the first failure. Without it a search takes seeds that none has taken before, and
-adds them to docs/schedules.json. It notes there which of them failed: the next search runs these again, until they hold.
+adds them to docs/schedules.json. It notes there those that failed: the next search runs these again, until they hold.
 """
 
 from __future__ import annotations
