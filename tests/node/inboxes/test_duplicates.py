@@ -554,6 +554,17 @@ def test_a_hurried_connection_may_be_lost() -> None:
     assert play.knows(LOW) == set(subscribed(("x", "")))
 
 
+def test_nothing_overtakes_what_an_ended_connection_brought_above_the_credit() -> None:
+    """The third message is left to its sender, and so is the fourth, though there is credit when that is read."""
+    play = subscriber(limits=Limits(inbox_messages=2, control_per_second=1))
+    wire = play.peer()
+    both = deliveries(wire.send(message(1), message(2)))
+    wire.send(message(3), *flood(5), message(4))
+    assert deliveries(wire.lose()) == []
+    assert deliveries(play.call("acknowledge", both) + play.wait(10.0)) == []
+    assert bodies(play.peer().send(message(3), message(4))) == [b"3", b"4"]
+
+
 @pytest.mark.parametrize("rate", [1, 7])
 def test_the_rate_is_a_limit(rate: int) -> None:
     play = subscriber(limits=Limits(control_per_second=rate))

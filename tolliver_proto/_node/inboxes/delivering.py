@@ -229,7 +229,7 @@ class Delivering:
         delivery = Delivery(link.cid, peer.uuid, message)
         if (peer.inbox.attempts or self._policy.dedupe) and not self._is_new(link, peer, delivery):
             return
-        if inbox.exhausted and self._is_overrun(link):
+        if (inbox.exhausted or link.inbox.overrun) and self._is_overrun(link):
             return
         inbox.add(delivery)
         run, limits = self._context.run, self._limits
