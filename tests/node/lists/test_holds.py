@@ -695,6 +695,32 @@ def test_it_is_repeated_where_another_connection_has_told_the_list_before() -> N
     sound(play)
 
 
+@pytest.mark.parametrize("is_dialled", [False, True], ids=["its_peer_is_known", "not_known"])
+def test_it_is_repeated_at_once_on_the_live_connection_when_the_other_has_ended(is_dialled: bool) -> None:
+    """The live one may last for months, and the peer would hold the subscription meanwhile."""
+    play = Play(version=2)
+    play.call("subscribe", "c", "")
+    if is_dialled:
+        other = play.dialled(play.call("connect", "there"))
+    else:
+        other = play.accepted(LOW)
+        other.request(version=3)
+    other.got()
+    wire = play.accepted(LOW)
+    wire.request(version=2)
+    wire.got()
+    play.call("unsubscribe", "c", "")
+    assert unsubscribes(wire)
+    assert unsubscribes(wire) == []
+    other.lose()
+    assert [(one.channel, one.key) for one in unsubscribes(wire)] == [C]
+    wire.lose()
+    again = play.accepted(LOW)
+    again.request(version=2)
+    assert again.got()[1:] == []
+    sound(play)
+
+
 def test_it_is_repeated_to_a_peer_that_became_known_only_then() -> None:
     play = Play()
     play.call("subscribe", "c", "")

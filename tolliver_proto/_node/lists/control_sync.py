@@ -50,8 +50,12 @@ class ControlSync:
         self._announced -= frozenset(subscriptions)
 
     def insist(self, subscriptions: Iterable[Subscription]) -> None:
-        """Treats these as announced: the peer may still hold them though the list lacks them (T-61)."""
+        """Treats these as announced: the peer may still hold them though our list, or our last change, lacks them
+        (T-61).
+        """
         self._announced |= frozenset(subscriptions)
+        for one in subscriptions:
+            self._changed.pop(one, None)
 
     def has_said(self, subscription: Subscription) -> bool | None:
         """Returns the last change of this subscription that was sent to the peer: True for subscribed, False for

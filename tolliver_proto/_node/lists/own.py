@@ -12,6 +12,7 @@ from functools import partial
 from ..._common.arguments import Unchecked
 from ..._common.derived_ids import is_derived
 from ..._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
+from ..._common.transport import Role
 from ..._wire.connection import Connection
 from ..._wire.dialect import Dialect
 from ..._wire.events import HandshakeResponse, HandshakeStatus, Subscription
@@ -122,9 +123,29 @@ class OwnList:
         return link.lists.control
 
     def down(self, link: Link) -> None:
-        """Gives back the ids of control messages on the ended connection."""
-        if link.lists.control is not None:
-            link.lists.control.drop()
+        """Gives back the ids of control messages on the ended connection. Once its transport is gone, repeats the
+        unsubscribes that it may have contradicted, as the peer may have read it last (T-61).
+        """
+        control = link.lists.control
+        if control is None:
+            return
+        control.drop()
+        if link.cid in self._context.links:
+            return
+        if link.peer is not None:
+            listeners = [self._peers.get(link.peer.uuid)]
+        else:  # a client tells its list before the peer has said who it is, a server does not
+            listeners = [*self._peers.values()] if link.role is Role.CLIENT else []
+        for peer in filter(None, listeners):
+            self._repeat(peer, [one for one in peer.lists.unsaid if control.tells(one)])
+
+    def _repeat(self, peer: Peer, unsaid: list[Subscription]) -> None:
+        """Repeats these unsubscribes on the live connection of the peer, if there is one."""
+        if peer.link is None or peer.link.lists.control is None:
+            return
+        peer.link.lists.control.insist(unsaid)
+        for subscription in sorted(unsaid):
+            self.sync_control(peer.link, subscription)
 
     def insist(self, link: Link, peer: Peer) -> None:
         """Repeats the unacknowledged unsubscribes on a new connection, and those of its list meanwhile; forgets the
