@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -362,7 +362,9 @@ class Ledger:
         reasons = [one for one in UndeliveredReason if sent is not None and self.may_give_up(peer, sent, one, now)]
         check(reasons, f"delivery {seq} removed without an ack of {peer} (I3)")
         if reasons == [UndeliveredReason.DROPPED_OLDEST]:
-            is_displaced = (peer, seq) in self.failed or _stores_for(peer, operations)
+            # With a running commit the sends fail that wait for the next one, and room was made for these, too.
+            has_failed = any(one in self.failed for one in _removed(operations) if one[0] == peer)
+            is_displaced = has_failed or _stores_for(peer, operations)
             check(is_displaced, f"delivery {seq} to {peer} makes room for nothing that is stored with it (D-10)")
         self.given_up.add((peer, body))
 
@@ -414,10 +416,7 @@ class Ledger:
 
     def not_applied(self, operations: Sequence[Operation]) -> None:
         """Notes a failed commit: its removals are in a later commit."""
-        for operation in operations:
-            if isinstance(operation, RemoveDeliveries):
-                for first, last in operation.spans:
-                    self.failed.update((operation.peer, seq) for seq in range(first, last + 1))
+        self.failed.update(_removed(operations))
 
     def _parks(self, peer: UUID, body: bytes) -> None:
         """Checks that the message `body` may be parked for `peer`: its row is damaged, or the peer refuses its size
@@ -603,6 +602,14 @@ def check_memory(node: Node, limits: Limits) -> None:
 def _stores_for(peer: UUID, operations: Sequence[Operation]) -> bool:
     stored = [operation for operation in operations if isinstance(operation, StoreMessages)]
     return any(peer in recipients for operation in stored for recipients in operation.recipients)
+
+
+def _removed(operations: Sequence[Operation]) -> Iterator[tuple[UUID, int]]:
+    """The deliveries that these operations remove, each as peer and seq."""
+    for operation in operations:
+        if isinstance(operation, RemoveDeliveries):
+            for first, last in operation.spans:
+                yield from ((operation.peer, seq) for seq in range(first, last + 1))
 
 
 def _frames(decoder: Decoder) -> list[Decoded]:
