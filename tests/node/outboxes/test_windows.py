@@ -221,7 +221,8 @@ def test_a_list_that_could_not_be_stored_costs_nothing_of_the_window() -> None:
     assert is_empty(play)
 
 
-def test_who_waits_for_a_new_peer_that_gets_nothing_is_answered_by_the_others() -> None:
+@pytest.mark.parametrize("seconds", [0.0, WINDOW + 1.0], ids=["in_the_window", "after_the_window"])
+def test_who_waits_for_a_new_peer_that_gets_nothing_is_answered_by_the_others(seconds: float) -> None:
     """The one recipient acknowledges while the new peer's list is stored, and that fails."""
     play = Play()
     known = play.peer(OTHER, WANTED)
@@ -230,7 +231,9 @@ def test_who_waits_for_a_new_peer_that_gets_nothing_is_answered_by_the_others() 
     play.hold_commits = True
     wire.respond(WANTED)
     play.node.watch(receipt)
-    assert answers(known.ack(*known.messages())) == []
+    play.wait(seconds)
+    [message, *_] = known.messages()
+    assert answers(known.ack(message)) == []
     assert answers(play.fail()) == [(receipt, None)]
 
 

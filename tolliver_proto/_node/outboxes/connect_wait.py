@@ -100,7 +100,7 @@ class ConnectWait:
             seq = kept.message.seq
             kept.disclaim(peer)
             is_gone = bool(self._ledger.let_go(seq, seq, {seq: kept.message.wire_id}))
-            if kept.owners and not kept.owed:
+            if kept.owners and (is_gone or not kept.owed):  # `owed` is out of date once no window keeps it
                 self._ledger.tell_watchers(seq, seq)
             elif is_gone:
                 self._tell_unowned([kept])
