@@ -483,6 +483,11 @@ class Simulation(Handlers):
             host.asked.pop(remote, None)  # its peer was found to be connected already
         self._call(host, "connect", remote)
 
+    def _timeout(self, host: Host, born: int, due: float) -> None:
+        super()._timeout(host, born, due)
+        node = host.node  # it may have found the peer of what it was to dial again connected already
+        host.asked = {one: asked for one, asked in host.asked.items() if node is None or node.peer_at(one) is None}
+
     def _op_connect(self, host: Host) -> None:
         remote = (self._rng.randrange(len(self._hosts)), self._rng.choice((0, 0, 1)))
         host.wishes.add(remote)
