@@ -67,7 +67,7 @@ class Parts:
         room = self.room = QuotaRoom(context, commits, ledger)
         expiry = self.expiry = Expiry(context, commits, ledger)
         sender = self.sender = Sender(context, sizes, commits, routing, ledger, room, expiry)
-        wait = self.connect_wait = ConnectWait(context, routing, ledger, sender)
+        wait = self.connect_wait = ConnectWait(context, commits, routing, ledger, sender)
         transmission = self.transmission = Transmission(context, commits, ledger)
         self.flushes = Flushes(context, commits, ledger, sender)
         # Lists.

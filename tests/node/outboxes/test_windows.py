@@ -221,6 +221,25 @@ def test_a_list_that_could_not_be_stored_costs_nothing_of_the_window() -> None:
     assert is_empty(play)
 
 
+def test_what_was_claimed_and_not_stored_is_kept_though_its_peer_was_up_meanwhile() -> None:
+    """The peer is up on the connection that it has made, and that one loses against ours, whose list then fails."""
+    play, cid = asking()
+    play.send("c", "k", b"x")
+    wire, other = stands(play, cid), play.accepted(LOW)
+    play.hold_commits = True
+    other.request(WANTED)
+    wire.respond(WANTED)
+    play.finish()
+    play.fail()
+    play.hold_commits = False
+    assert (wire.bodies(), other.bodies()) == ([], [])
+    other.lose()
+    wire.lose()
+    again = play.accepted(LOW)
+    again.request(WANTED)
+    assert again.bodies() == [b"x"]
+
+
 @pytest.mark.parametrize("seconds", [0.0, WINDOW + 1.0], ids=["in_the_window", "after_the_window"])
 def test_who_waits_for_a_new_peer_that_gets_nothing_is_answered_by_the_others(seconds: float) -> None:
     """The one recipient acknowledges while the new peer's list is stored, and that fails."""
@@ -431,12 +450,14 @@ def test_what_only_a_connection_kept_that_failed_is_told_as_not_kept(
     assert wire.bodies() == [bytes(first), *map(bytes, both), *([] if not_kept else [b"1", b"2"])]
 
 
-def test_what_a_list_that_could_not_be_stored_was_to_get_is_told_as_not_kept() -> None:
+@pytest.mark.parametrize("others", [0, 1], ids=["alone", "beside_another_remote"])
+def test_what_a_list_that_could_not_be_stored_was_to_get_is_told_as_not_kept(others: int) -> None:
     """As above, the connection fails because of this list. A message of the same commit has failed by itself."""
     play, cid = asking(limits=Limits(keep_bytes=1000))
     cid = fail(play, cid, late=True)
     play.send("c", "k", bytes(4000))
     wire = stands(play, cid)
+    more = [play.dialled(play.call("connect", "elsewhere"), OTHER) for _ in range(others)]
     play.node.send_many([("c", "k", b"1"), ("c", "k", b"2"), ("d", "k", b"3")], now=play.now)
     play.run()
     play.hold_commits = True
@@ -448,6 +469,7 @@ def test_what_a_list_that_could_not_be_stored_was_to_get_is_told_as_not_kept() -
     told = [one for one in every(actions, Notice) if one.kind is NoticeKind.NOT_KEPT]
     assert [(one.peer, one.detail.split()[0]) for one in told] == [(LOW, "2")]
     assert play.node.stats().not_kept == 2
+    assert all(one.lose() for one in more)
 
 
 def test_a_later_connection_keeps_its_share_though_the_windows_are_full() -> None:

@@ -336,7 +336,8 @@ class Handshakes:
         link.version = event.version
         self._links.limiter.remove(link.cid)
         self._ledger.keeping.regain(link)
-        self._connect_wait.stop_keeping(link, *self._links.dialer.remotes_of(peer.uuid))
+        self._connect_wait.stop_keeping(link)
+        self._connect_wait.hand_over(peer, *self._links.dialer.remotes_of(peer.uuid))
         if link.remote is not None:
             self._links.dialer.established(link.remote, peer.uuid, self._context.now)
         if old is None or peer.derived or self._replaces(link, old):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..._common.errors import UndeliveredReason
+from ..._common.errors import TolliverError, UndeliveredReason
 from ..._common.intervals import spans_of
 from ..._common.reserved import is_envelope
 from ..._common.transport import Remote
 from ..actions import NoticeKind
 from ..commits.batch import Batch, Kept
+from ..commits.commits import Commits
 from ..context import Context
 from ..link import Link, Peer
 from .ledger import Ledger
@@ -22,13 +23,15 @@ class ConnectWait:
     subscribe to it. Begins, claims and ends these windows.
     """
 
-    def __init__(self, context: Context, routing: Routing, ledger: Ledger, sender: Sender) -> None:
+    def __init__(self, context: Context, commits: Commits, routing: Routing, ledger: Ledger, sender: Sender) -> None:
         self._context = context
         self._limits = context.limits
         self._timers = context.timers
         self._routing = routing
         self._ledger = ledger
         self._sender = sender
+        self._commits = commits
+        self._claims: dict[Peer, Sequence[Link | Remote]] = {}  # whose windows a peer has claimed from, until stored
         context.due.update({"patience": self._on_patience_timeout, "window": self._on_window_timeout})
 
     def begin(self, link: Link) -> None:
@@ -66,6 +69,8 @@ class ConnectWait:
         for first, last in spans_of(kept.message.seq for kept in claimed):
             self._ledger.refcounts.give(first, last)
         self._ledger.link_kept(peer, claimed)
+        if claimed:
+            self._claims[peer] = owners
         return bool(claimed)
 
     def on_linked(self, linked: Iterable[tuple[Peer, Sequence[Kept]]]) -> None:
@@ -73,7 +78,23 @@ class ConnectWait:
         stored.
         """
         for peer, claimed in linked:
+            self._claims.pop(peer, None)
             self._ledger.read_again(peer, claimed[0].message.seq, claimed[-1].message.seq)
+
+    def hand_over(self, peer: Peer, *remotes: Remote) -> None:
+        """Ends the windows of these remotes, as their peer is up: once what the peer has claimed from them is stored.
+        If that fails they go on, as the peer may be gone again.
+        """
+
+        def end(error: TolliverError | None) -> None:
+            if error is None:
+                self.stop_keeping(*remotes)
+
+        claiming = [batch for batch in self._commits.batches() if any(one is peer for one, _ in batch.linked)]
+        if claiming:
+            claiming[0].then.append(end)  # the later one
+        else:
+            end(None)
 
     def take_back(self, batch: Batch) -> None:
         """Takes back the claims of a failed commit; makes them again where another connection relies on them."""
@@ -84,11 +105,12 @@ class ConnectWait:
                 self._ledger.link_kept(peer, claimed)
             else:
                 self._disclaim(peer, claimed)
-                self._count_lost(peer, {one.message.seq for one in claimed} - stored)
+                kept = self._ledger.keeping.for_peer(peer, self._claims.pop(peer, ()))
+                seqs = [{one.message.seq for one in some} for some in (claimed, kept)]
+                self._count_lost(peer, len(seqs[0] - seqs[1] - stored))
 
-    def _count_lost(self, peer: Peer, seqs: Iterable[int]) -> None:
-        """Reports those of these messages that no window keeps any more for the next connection of the peer."""
-        count = sum(not self._ledger.keeping.has(seq) for seq in seqs)
+    def _count_lost(self, peer: Peer, count: int) -> None:
+        """Reports messages that no window keeps any more for the next connection of the peer."""
         if count:
             self._context.counts["not_kept"] += count
             text = "messages that were sent while it was connecting are not kept for it: its list was not stored (T-62)"

@@ -71,10 +71,6 @@ class Keeping:
     def __iter__(self) -> Iterator[Kept]:
         return iter(self._kept.values())
 
-    def has(self, seq: int) -> bool:
-        """Returns True if a window keeps this message."""
-        return seq in self._kept
-
     def first(self) -> int:
         """Returns the first kept seq, or 2^63 if there is none."""
         return next(iter(self._kept), _ABOVE_ALL)
