@@ -187,6 +187,7 @@ class Node:
                 ("linked", parts.connect_wait.on_linked),
                 ("handled", parts.settling.learn),
                 ("peer_lists", parts.peer_lists.on_stored),
+                ("lists", parts.peer_lists.on_lists_stored),
             ),
             undone=(parts.peer_lists.restore_lists, parts.connect_wait.take_back, parts.sender.take_back),
         )

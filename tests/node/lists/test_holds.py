@@ -695,6 +695,23 @@ def test_it_is_repeated_where_another_connection_has_told_the_list_before() -> N
     sound(play)
 
 
+def test_what_was_held_goes_out_though_the_commit_that_ends_the_hold_fails_first() -> None:
+    """The peer says it twice. The store holds the message until the second commit: it is read once more after that."""
+    play = Play()
+    play.peer(LOW, C).lose()
+    wire = back(play)
+    play.send("c", "k", b"x")
+    play.hold_commits = True
+    wire.send(Subscribe(*C, 1))
+    wire.send(Subscribe(*C, 2))
+    play.fail()
+    play.hold_commits = False
+    while play.held:
+        play.finish()
+    assert wire.bodies() == [b"x"]
+    sound(play)
+
+
 def test_what_was_sent_to_a_list_that_failed_is_not_sent_on_the_connection_of_another_program() -> None:
     """Two programs of one identity: the second one wants nothing, and would acknowledge and drop it (T-70)."""
     play = Play()

@@ -164,13 +164,28 @@ class PeerLists:
             peer.link.sending.window.lists_under_way += 1
             when(partial(self._read_all_again, peer.link, peer.link.sending.window))
 
-    def _read_all_again(self, link: Link, window: Window, _error: TolliverError | None) -> None:
-        """Has the window read all rows of the peer again, in order, once the store knows which subscriptions are
-        held.
+    def _read_all_again(self, link: Link, window: Window, error: TolliverError | None) -> None:
+        """Has the window read all rows of the peer again, in order, once the store knows which subscriptions are held:
+        if that commit has failed, with a later one.
         """
-        window.lists_under_way -= 1
-        window.go_back(0)
-        self._context.sendable[link] = None
+        if error is not None and link.peer in self._commits.batch.lists:
+            window.lists_failed += 1
+        else:
+            window.lists_under_way -= 1
+            window.go_back(0)
+            self._context.sendable[link] = None
+
+    def on_lists_stored(self, peers: Iterable[Peer]) -> None:
+        """Has the windows of these peers, of which the store has the lists now, read their rows again if an earlier
+        commit of the list has failed.
+        """
+        for peer in peers:
+            link, window = peer.link, peer.link.sending.window if peer.link is not None else None
+            if link is not None and window is not None and window.lists_failed:
+                window.lists_under_way -= window.lists_failed
+                window.lists_failed = 0
+                window.go_back(0)
+                self._context.sendable[link] = None
 
     def _end_oldest_holds(self, peer: Peer) -> None:
         """Ends the oldest holds, until listed and held entries together fit the limits of one list (T-08)."""
@@ -503,6 +518,7 @@ class PeerLists:
                 self._commits.batch.lists.setdefault(peer, False)
         owed = (one for one, is_owed in failed.lists.items() if is_owed or one not in failed.peer_lists)
         self._commits.batch.lists.update(dict.fromkeys(owed, True))
+        self.on_lists_stored(one for one in failed.lists if one not in self._commits.batch.lists)
 
     def _on_rate_timeout(self, cid: int) -> None:
         link = self._context.links[cid]

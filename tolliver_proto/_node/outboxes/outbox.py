@@ -170,6 +170,7 @@ class Window:
         "acked_bytes",
         "deferred",
         "full",
+        "lists_failed",
         "lists_under_way",
         "outbox",
     )
@@ -197,6 +198,7 @@ class Window:
         # Commits that change which messages are held. Until they end, new messages are not taken from commits: they
         # would go before older messages whose hold has ended, which the store does not return yet (T-61).
         self.lists_under_way: int = 0
+        self.lists_failed: int = 0  # of these, those that failed and that a later commit stores
         self.full: bool = False  # the backoff set is at its bound (T-52)
         self.deferred: bool = False  # no message goes yet: the peer is just back, and the head is suspected (T-09)
 
