@@ -497,8 +497,8 @@ class PeerLists:
         self._routing.reroute(peer)
 
     def restore_lists(self, failed: Batch) -> None:
-        """Restores the stored lists after a failed commit, with the changes of the next commit on top. What a list that
-        failed has wanted is held where messages wait for the peer: they may have been sent because of that list.
+        """Restores the stored lists after a failed commit, with the changes of the next commit on top. The entries of a
+        list that failed are held where messages wait for the peer: they may have been sent because of that list.
         """
         for link, told in failed.told.items():
             if link in self._commits.batch.told:
