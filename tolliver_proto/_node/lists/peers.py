@@ -497,9 +497,7 @@ class PeerLists:
         self._routing.reroute(peer)
 
     def restore_lists(self, failed: Batch) -> None:
-        """Restores the stored lists after a failed commit, with the changes of the next commit on top. The entries of a
-        list that failed are held where messages wait for the peer: they may have been sent because of that list.
-        """
+        """Restores the stored lists after a failed commit, with the changes of the next commit on top."""
         for link, told in failed.told.items():
             if link in self._commits.batch.told:
                 self._commits.batch.told[link] = told
@@ -510,8 +508,7 @@ class PeerLists:
         for peer, (before, held) in failed.peer_lists.items():
             said_since = [said for link, said in self._commits.batch.heard if link.peer is peer]
             now = self._wanted_by(peer) if peer.lists.voices else applied(before, said_since)
-            wanted = peer.lists.subscriptions if peer.outbox.pending else frozenset()
-            peer.lists.subscriptions, peer.lists.held = before | wanted, dict(held)
+            peer.lists.subscriptions, peer.lists.held = before, dict(held)
             self._set_peer_list(peer, now, removed_by(said_since))
             if peer in self._commits.batch.peer_lists or now != before or peer.lists.held.keys() != held.keys():
                 self._commits.batch.peer_lists[peer] = before, held
