@@ -137,9 +137,9 @@ class OwnList:
         else:  # a client tells its list before the peer has said who it is, a server does not
             listeners = [*self._peers.values()] if link.role is Role.CLIENT else []
         for peer in filter(None, listeners):
-            self._repeat(peer, [one for one in peer.lists.unsaid if control.tells(one)])
+            self._say_again(peer, [one for one in peer.lists.unsaid if control.tells(one)])
 
-    def _repeat(self, peer: Peer, unsaid: list[Subscription]) -> None:
+    def _say_again(self, peer: Peer, unsaid: list[Subscription]) -> None:
         """Repeats these unsubscribes on the live connection of the peer, if there is one."""
         if peer.link is None or peer.link.lists.control is None:
             return
