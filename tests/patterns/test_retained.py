@@ -441,6 +441,29 @@ def test_the_values_come_with_the_list_or_not_at_all() -> None:
     assert bodies(wire) == [b"1"]
 
 
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["same_life", "after_a_restart"])
+def test_the_values_come_with_the_next_list_though_a_message_waits_because_of_one_that_failed(
+    is_restarted: bool,
+) -> None:
+    """The message holds the entries of the failed list for the peer, which has not had their values for that."""
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play.peer(LOW).lose()
+    play.hold_commits = True
+    wire = play.accepted()
+    wire.request(("c", ""))
+    play.node.send("c", "other", b"x", now=play.now)
+    play.run()
+    play.fail()
+    play.hold_commits = False
+    play.finish()
+    if is_restarted:
+        play = play.restart()
+    wire = play.accepted()
+    wire.request(("c", ""))
+    assert sorted(bodies(wire)) == [b"1", b"x"]
+
+
 def test_a_subscription_whose_commit_fails_is_said_again() -> None:
     play = Play()
     retain(play, ("c", "k", b"1"))

@@ -42,6 +42,7 @@ class PeerSubscriptions:
         "served",
         "stored",
         "subscriptions",
+        "unlisted",
         "unsaid",
         "voices",
         "wide",
@@ -55,6 +56,8 @@ class PeerSubscriptions:
         self.held_long: frozenset[Subscription] = (
             frozenset()
         )  # of these, the ones held until a day after the peer's last frame
+        # Of these, the ones that no stored list may have had: the next list that has them has them anew (P-30).
+        self.unlisted: frozenset[Subscription] = frozenset()
         # Ended holds, one set for each running search for the messages that only they keep, and the changes of the
         # list that wait for those searches (T-61).
         self.ending: list[frozenset[Subscription]] = []

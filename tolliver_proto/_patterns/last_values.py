@@ -288,7 +288,7 @@ class LastValues(Pattern):
         giving = self._givings.get(uuid)
         known = self._kernel.peers.get(uuid)
         listed = frozenset[Subscription]() if known is None else known.lists.subscriptions
-        new = wanted if known is None else wanted - listed - known.lists.held.keys()
+        new = wanted if known is None else wanted - listed - (known.lists.held.keys() - known.lists.unlisted)
         new = _asked_for(new, wanted.union(listed))
         if giving is not None:
             if giving.is_ready and new <= giving.wanted:  # else more is new, as a hold has ended meanwhile (T-61)

@@ -712,6 +712,27 @@ def test_what_was_held_goes_out_though_the_commit_that_ends_the_hold_fails_first
     sound(play)
 
 
+def test_what_was_sent_to_a_list_that_failed_is_not_sent_on_the_connection_of_another_program() -> None:
+    """Two programs of one identity: the second one wants nothing, and would acknowledge and drop it (T-70)."""
+    play = Play()
+    second = play.peer(LOW)
+    first = play.accepted(LOW)
+    play.hold_commits = True
+    first.request(C)
+    play.node.send("c", "k", b"x", now=play.now)
+    play.run()
+    play.fail()
+    play.hold_commits = False
+    while play.held:
+        play.finish()
+    assert (first.bodies(), second.bodies()) == ([], [])
+    first.lose()
+    first = play.accepted(LOW)
+    first.request(C)
+    assert first.bodies() == [b"x"]
+    sound(play)
+
+
 @pytest.mark.parametrize("is_dialled", [False, True], ids=["its_peer_is_known", "not_known"])
 def test_it_is_repeated_at_once_on_the_live_connection_when_the_other_has_ended(is_dialled: bool) -> None:
     """The live one may last for months, and the peer would hold the subscription meanwhile."""

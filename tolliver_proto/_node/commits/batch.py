@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from ..._common.intervals import Span
@@ -41,8 +41,13 @@ if TYPE_CHECKING:
     from ..link import Link, Peer, Recipients
 
 
-PeerList = tuple[frozenset[Subscription], dict[Subscription, float]]
-"""Subscriptions of a peer, and those that are held, with their deadlines."""
+class PeerList(NamedTuple):
+    """Subscriptions of a peer; those that are held, with their deadlines; of these, the ones that no stored list may
+    have had."""
+
+    subscriptions: frozenset[Subscription]
+    held: dict[Subscription, float]
+    unlisted: frozenset[Subscription]
 
 
 PutAway = RemoveDeliveries | ParkDelivery | AddDeliveries
@@ -165,6 +170,11 @@ class Batch:
             self.runs[-1][1].extend(messages)
         elif recipients.peers:
             self.runs.append((recipients, [*messages]))
+
+    def note_list(self, peer: Peer) -> None:
+        """Notes the peer's list as the store has it, before the first change of the list in this batch."""
+        lists = peer.lists
+        self.peer_lists.setdefault(peer, PeerList(lists.subscriptions, lists.held, lists.unlisted))
 
     def separate(self) -> None:
         """Has the messages from here on stored in rows of their own, as they stay longer than those before them."""

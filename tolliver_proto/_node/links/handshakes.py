@@ -482,7 +482,7 @@ class Handshakes:
         for link in [link for link in self._context.links.values() if link.peer is peer]:
             self._links.take_down(link, error)
             self._links.refuse(link, error)
-        self._commits.batch.peer_lists.setdefault(peer, (peer.lists.subscriptions, peer.lists.held))
+        self._commits.batch.note_list(peer)
         self._peer_lists.hold(peer, {})  # so that its held messages are given up with the others, as forgotten (T-54)
         self._peer_lists.route_to(peer, peer.lists.subscriptions)  # no connection is left, so its routes end
         self._commits.batch.lists.setdefault(peer, False)

@@ -109,7 +109,7 @@ class PeerLists:
         self.hold(peer, dict(sorted(held.items(), key=lambda one: one[1])))
         if ended:
             self._give_up_held(peer, ended)
-        news = held.keys() - before - always
+        news = held.keys() - before - always - peer.lists.unlisted
         if news:
             self._context.notice(
                 NoticeKind.HELD,
@@ -146,6 +146,7 @@ class PeerLists:
 
     def hold(self, peer: Peer, held: dict[Subscription, float]) -> None:
         peer.lists.held = held
+        peer.lists.unlisted = peer.lists.unlisted.intersection(held)
         changed = peer.lists.keep_back(peer.link)
         self._routing.reroute(peer)
         if held:
@@ -269,13 +270,14 @@ class PeerLists:
         lists, now = peer.lists, self._context.now
         lists.stored = True
         lists.held = {one: now + self._policy.unsubscribed_hold - age for one, age in known.held.items()}
+        lists.unlisted = frozenset(lists.held)  # the store does not say which
         lists.unsaid = {one: now + UNSAID_FOR - age for one, age in known.unsaid.items()}
 
     def on_stored(self, lists: Mapping[Peer, PeerList]) -> None:
         """Marks the lists of these peers as stored, and reports those that differ from the lists before the commit."""
-        for peer, (before, _) in lists.items():
+        for peer, before in lists.items():
             peer.lists.stored = True
-            if self._context.tells_events and peer.lists.subscriptions != before:
+            if self._context.tells_events and peer.lists.subscriptions != before.subscriptions:
                 self._context.actions.append(SubscriptionsChanged(peer.uuid, peer.lists.subscriptions))
 
     def keep_list(self, link: Link, listed: tuple[Subscription, ...]) -> None:
@@ -480,7 +482,7 @@ class PeerLists:
         link.lists.told = told
 
     def route_to(self, peer: Peer, removed: frozenset[Subscription] = frozenset()) -> None:
-        self._commits.batch.peer_lists.setdefault(peer, (peer.lists.subscriptions, peer.lists.held))
+        self._commits.batch.note_list(peer)
         self._set_peer_list(peer, self._wanted_by(peer), removed)
 
     def _wanted_by(self, peer: Peer) -> frozenset[Subscription]:
@@ -497,7 +499,9 @@ class PeerLists:
         self._routing.reroute(peer)
 
     def restore_lists(self, failed: Batch) -> None:
-        """Restores the stored lists after a failed commit, with the changes of the next commit on top."""
+        """Restores the stored lists after a failed commit, with the changes of the next commit on top. The entries of a
+        list that failed are held where messages wait for the peer: these may have been sent because of that list.
+        """
         for link, told in failed.told.items():
             if link in self._commits.batch.told:
                 self._commits.batch.told[link] = told
@@ -505,17 +509,26 @@ class PeerLists:
         for link, said in failed.heard:
             if isinstance(said, ReplacePeerSubscriptions) and link.peer is not None:
                 link.peer.lists.voices.pop(link, None)  # this handshake has failed
-        for peer, (before, held) in failed.peer_lists.items():
+        for peer, stored in failed.peer_lists.items():
             said_since = [said for link, said in self._commits.batch.heard if link.peer is peer]
-            now = self._wanted_by(peer) if peer.lists.voices else applied(before, said_since)
-            peer.lists.subscriptions, peer.lists.held = before, dict(held)
+            now = self._wanted_by(peer) if peer.lists.voices else applied(stored.subscriptions, said_since)
+            self._restore_list(peer, stored)
             self._set_peer_list(peer, now, removed_by(said_since))
-            if peer in self._commits.batch.peer_lists or now != before or peer.lists.held.keys() != held.keys():
-                self._commits.batch.peer_lists[peer] = before, held
+            is_changed = now != stored.subscriptions or peer.lists.held.keys() != stored.held.keys()
+            if peer in self._commits.batch.peer_lists or is_changed:
+                self._commits.batch.peer_lists[peer] = stored
                 self._commits.batch.lists.setdefault(peer, False)
         owed = (one for one, is_owed in failed.lists.items() if is_owed or one not in failed.peer_lists)
         self._commits.batch.lists.update(dict.fromkeys(owed, True))
         self.on_lists_stored(one for one in failed.lists if one not in self._commits.batch.lists)
+
+    def _restore_list(self, peer: Peer, stored: PeerList) -> None:
+        lists = peer.lists
+        failed = lists.subscriptions | lists.unlisted if peer.outbox.pending else frozenset()
+        failed = failed - stored.subscriptions - stored.held.keys()
+        lists.subscriptions = stored.subscriptions | failed
+        lists.held = stored.held | {one: until for one, until in lists.held.items() if one in failed}
+        lists.unlisted = stored.unlisted | failed
 
     def _on_rate_timeout(self, cid: int) -> None:
         link = self._context.links[cid]
