@@ -333,7 +333,7 @@ class Desk:
             asked, self._asked = self._asked, []
             self._core.call_soon(partial(self._give, asked))
         self._answer()
-        if self._ending and self._listener.fileno() >= 0:
+        if self._ending:
             self._stop_taking()
         self._drop_late()
 
@@ -525,6 +525,8 @@ class Desk:
             self._drop(client)
 
     def _stop_taking(self) -> None:
+        if self._listener.fileno() < 0:
+            return
         self._selector.unregister(self._listener)
         self._listener.close()
         for client in [*self._clients.values()]:
@@ -532,6 +534,8 @@ class Desk:
 
     def _say_goodbye(self) -> None:
         """Write the answers that are left, as far as clients read them in time."""
+        self._stop_taking()  # the last turn may have been over before the end was said
+        self._selector.unregister(self._near)  # nobody reads it any more
         self._answer()
         until = monotonic() + _LAST
         while (left := [one for one in self._clients.values() if one.events]) and monotonic() < until:
