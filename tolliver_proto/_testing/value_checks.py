@@ -77,12 +77,14 @@ class ValueLedger:
             text = "{} is stored {} times for {}, which is {} times too often (P-30)"
             check(count <= is_change + is_given, text, body, count, peer, count - is_change - is_given)
             self.given += is_given
-        for peer, wanted in commit.new.items():
+        for peer in {**commit.new, **commit.held}:
             for name, body in self.newest.items():
-                if _match(name, wanted) and not commit.rows[peer, name, body] and body not in queued.get(peer, ()):
-                    check(
-                        may_skip or body in self.damaged, "{} subscribes anew, and is not given {} (P-31)", peer, body
-                    )
+                if commit.rows[peer, name, body] or body in queued.get(peer, ()):
+                    continue
+                may_lack = may_skip or body in self.damaged
+                if _match(name, commit.new[peer]):
+                    check(may_lack, "{} subscribes anew, and is not given {} (P-31)", peer, body)
+                if may_lack and _match(name, commit.new[peer] | commit.held[peer]):
                     self.excused.add((peer, body))
 
     def _store(self, operation: StoreMessages, commit: _Commit) -> None:

@@ -176,6 +176,11 @@ class Batch:
         lists = peer.lists
         self.peer_lists.setdefault(peer, PeerList(lists.subscriptions, lists.held, lists.unlisted))
 
+    def deliveries_to(self, peer: Peer) -> int:
+        """Number of messages that the batch stores for the peer."""
+        runs = [len(messages) for recipients, messages in self.runs if peer in recipients.peers]
+        return sum(runs) + sum(len(claimed) for one, claimed in self.linked if one is peer)
+
     def separate(self) -> None:
         """Has the messages from here on stored in rows of their own, as they stay longer than those before them."""
         self.stored.append(StoreMessages([], [], []))

@@ -512,7 +512,7 @@ class PeerLists:
         for peer, stored in failed.peer_lists.items():
             said_since = [said for link, said in self._commits.batch.heard if link.peer is peer]
             now = self._wanted_by(peer) if peer.lists.voices else applied(stored.subscriptions, said_since)
-            self._restore_list(peer, stored)
+            self._restore_list(peer, stored, peer.outbox.pending > failed.deliveries_to(peer))
             self._set_peer_list(peer, now, removed_by(said_since))
             is_changed = now != stored.subscriptions or peer.lists.held.keys() != stored.held.keys()
             if peer in self._commits.batch.peer_lists or is_changed:
@@ -522,10 +522,11 @@ class PeerLists:
         self._commits.batch.lists.update(dict.fromkeys(owed, True))
         self.on_lists_stored(one for one in failed.lists if one not in self._commits.batch.lists)
 
-    def _restore_list(self, peer: Peer, stored: PeerList) -> None:
+    def _restore_list(self, peer: Peer, stored: PeerList, has_messages: bool) -> None:
         lists = peer.lists
-        failed = lists.subscriptions | lists.unlisted if peer.outbox.pending else frozenset()
-        failed = failed - stored.subscriptions - stored.held.keys()
+        failed = (lists.subscriptions | lists.unlisted) - stored.subscriptions - stored.held.keys()
+        if not has_messages:
+            failed = frozenset()
         lists.subscriptions = stored.subscriptions | failed
         lists.held = stored.held | {one: until for one, until in lists.held.items() if one in failed}
         lists.unlisted = stored.unlisted | failed
