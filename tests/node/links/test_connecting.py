@@ -414,6 +414,18 @@ def test_kept_messages_whose_commit_fails_are_nobodys() -> None:
     assert wire.bodies() == [b"y"]
 
 
+def test_a_list_that_fails_with_the_claim_of_what_was_kept_is_not_held() -> None:
+    """Nothing waits for the peer because of it."""
+    play = Play()
+    wire = connecting(play)
+    play.send("c", "k", b"x")
+    play.hold_commits = True
+    wire.respond(("c", ""))
+    play.fail()
+    play.hold_commits = False
+    assert (play.pending(), play.node.stats().held_subscriptions) == (0, 0)
+
+
 # Identities (D-3, T-71, T-72).
 
 
