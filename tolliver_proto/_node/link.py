@@ -206,7 +206,9 @@ class LinkInbox:
 
     def __init__(self) -> None:
         self.early: EarlyMessages | None = None  # messages before their subscription or their handler (T-46)
-        self.overrun: bool = False  # ended with more messages than the credit takes: the peer resends the rest (D-9)
+        self.overrun: bool = (
+            False  # ended, without credit (D-9) or ack (D-5) for a message: the peer resends from there
+        )
 
 
 class Link(BaseLink[Connection]):

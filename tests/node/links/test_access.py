@@ -258,11 +258,26 @@ def test_the_rules_hold_for_what_comes_while_the_connection_ends() -> None:
     play.call("subscribe", "", "")
     wire = play.peer()
     play.call("set_acl", low_may(Rights(publish=())))
-    assert deliveries(wire.send(Message("c", "k", b"x", 1))) == []
+    assert deliveries(wire.send(Message("c", "k", b"x", None))) == []
     assert play.node.stats()["refused_messages"] == 1
     wire.end()
-    wire.send(Message("c", "k", b"too late", 2))
+    wire.send(Message("c", "k", b"too late", None))
     assert play.node.stats()["refused_messages"] == 1
+
+
+def test_nothing_overtakes_what_is_refused_while_the_connection_ends() -> None:
+    """No ack can be given any more: it comes again, perhaps when it may, and all behind it is left to the peer, too."""
+    play = Play(handlers=[("", "", "handler")])
+    play.call("subscribe", "", "")
+    wire = play.peer()
+    play.call("set_acl", low_may(Rights(publish=())))
+    actions = wire.send(Message("c", "k", b"1", 1))
+    play.call("set_acl", Acl())
+    actions += wire.send(Message("c", "k", b"2", 2))
+    assert deliveries(actions) == []
+    assert notices(actions + wire.lose() + play.wait(60.0)) == [], "nothing was acknowledged and dropped"
+    again = play.peer().send(Message("c", "k", b"1", 1), Message("c", "k", b"2", 2))
+    assert [one.body for one in deliveries(again)] == [b"1", b"2"]
 
 
 def test_without_rules_no_message_is_looked_at_for_them() -> None:

@@ -330,10 +330,16 @@ class Delivering:
             self._context.drops.add(NoticeKind.UNWANTED, peer.uuid, channel, self._context.now)
 
     def on_guarded_message(self, link: Link, message: Message) -> None:
-        """Handles a message like `on_message`, under access rules that restrict publishing (D-5)."""
+        """Handles a message like `on_message`, under access rules that restrict publishing (D-5). On a connection that
+        is ending a refused message gets no ack: the peer sends it again, and all from there on.
+        """
         peer = link.peer
         if peer is None or not link.up or self._context.acl.rights(peer.uuid).may_publish(message.channel, message.key):
             self.on_message(link, message)
+            return
+        if message.message_id is not None and not link.is_live:
+            link.inbox.overrun = True
+            self._counts["withheld"] += 1
             return
         self._counts["refused_messages"] += 1
         peer.counts.refused += 1
