@@ -524,9 +524,9 @@ class PeerLists:
 
     def _restore_list(self, peer: Peer, stored: PeerList, has_messages: bool) -> None:
         lists = peer.lists
-        failed = (lists.subscriptions | lists.unlisted) - stored.subscriptions - stored.held.keys()
-        if not has_messages:
-            failed = frozenset()
+        failed = frozenset[Subscription]()
+        if has_messages:
+            failed = (lists.subscriptions | lists.unlisted).difference(stored.subscriptions, stored.held)
         lists.subscriptions = stored.subscriptions | failed
         lists.held = stored.held | {one: until for one, until in lists.held.items() if one in failed}
         lists.unlisted = stored.unlisted | failed
