@@ -34,6 +34,7 @@ from .._node.store import (
     Operation,
     ParkDelivery,
     RemoveDeliveries,
+    RemovePeerSubscription,
     ReplacePeerSubscriptions,
     StoreMessages,
 )
@@ -321,6 +322,8 @@ class Ledger:
                 self._hears(operation.peer, operation.subscriptions)
             elif isinstance(operation, AddPeerSubscription):
                 self._hears(operation.peer, [operation.subscription])
+            elif isinstance(operation, RemovePeerSubscription):  # a subscribe that could not be stored there is undone
+                self.knows.get(operation.peer, set()).discard(operation.subscription)
             elif isinstance(operation, ForgetPeer):
                 self.knows.pop(operation.peer, None)
                 self.forgetting.discard(operation.peer)

@@ -261,6 +261,16 @@ class Simulation(Handlers):
     def _report(self, host: Host, born: int, result: Any, error: StoreError | None) -> None:
         host.store_failed |= host.born == born and error is not None
         super()._report(host, born, result, error)
+        if error is not None and host.born == born:
+            self._routes_went_back(host)
+
+    def _routes_went_back(self, host: Host) -> None:
+        """Notes that what still waits is not routed by a list that could not be stored (T-62)."""
+        assert host.node is not None
+        known = {peer.uuid: {*peer.subscriptions, *peer.held} for peer in host.node.peers()}
+        for receipt, waiting in host.ledger.receipts.items():
+            for sent in waiting if not receipt.counts else ():
+                sent.due_to = {one for one in sent.due_to if sent.wanted_by(known.get(one, set()))}
 
     def _stop(self, host: Host) -> None:
         """Crashes a host: the running commit may or may not be applied."""
