@@ -81,7 +81,7 @@ README = (
     Quoted("V6", "a crash at every store call, and at every pair of them", 1),
     Quoted("V8", "a loss of power, whatever the disk had not yet written", 1),
     Quoted("V9", "a bit that flips in the database", 5),
-    Quoted("V5", "simulated networks: drops at any byte, crashes, store errors, clocks", 1),
+    Quoted("V5", "simulated networks: drops at any byte, crashes, store errors, clocks", 2),
     Quoted("V25", "Spark's driver and its JVM are killed while messages stream into a table", 3),
     Quoted("V3", "inputs that fuzzers made, bytes and operations", 1),
 )

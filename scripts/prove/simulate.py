@@ -135,10 +135,10 @@ def search(kind: str, given: int | None, count: int, shorten: bool) -> int:
     if given is None and len(failures) <= _MOST and not other:
         so_far |= {kind: first + count, failed: sorted(failures)}
         SO_FAR.write_text(json.dumps({name: one for name, one in so_far.items() if one}, indent=1) + "\n", "utf-8")
-        sum_of_all = f"; {first + count - len(failures):,} since {so_far['since']}"
+        sum_of_all = f", {first + count - len(failures):,} held since {so_far['since']}"
     print(
-        f"result: {row} | {done:,} schedules | {len(failures)} failures, {rate:.0f} schedules/s on {cores} cores, "
-        f"same seed same trace: {len(traces) - len(other)} of {len(traces)} seeds{sum_of_all}"
+        f"result: {row} | {done:,} schedules | {len(failures)} failures{sum_of_all}, {rate:.0f} schedules/s on "
+        f"{cores} cores, same seed same trace: {len(traces) - len(other)} of {len(traces)} seeds"
     )
     return 1 if failures or other else 0
 
