@@ -140,7 +140,7 @@ MINUTES ?= 10
 fuzz: $(VENV)/.ready
 	$(BIN)/python -m scripts.prove.fuzz $(MINUTES)
 
-# Everything that must hold, or ROWS="V7 V8" of it, in an hour or so; writes docs/proof.md.
+# Everything that must hold, or ROWS="V7 V8" of it, in some hours; writes docs/proof.md.
 proof: $(VENV)/.ready java tshark
 	$(PIP_INSTALL) --group mutation
 	$(BIN)/python -m scripts.prove $(ROWS)

@@ -16,6 +16,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--troubles", type=int, default=TROUBLES, help="crashes, restores, cuts, errors in a history")
     troubles: int = parser.parse_args().troubles
+    if troubles < 0:
+        parser.error(f"a history cannot have {troubles} troubles: give 0 or more")
     try:
         outcome = check(model(), troubles)
     except ModelError as error:

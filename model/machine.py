@@ -715,6 +715,8 @@ def accept(steps: Iterable[Step], *, whole: bool = True) -> int:
             raise Refused(f"step {number}: this is no step of a trace: {error!r}") from error
     if missing:
         raise Refused(missing)
-    if whole and (not number or step["do"] != "End"):
+    if whole and not number:
+        raise Refused("the trace has no step")
+    if whole and step["do"] != "End":
         raise Refused(f"step {number}: the trace ends before its end")
     return number

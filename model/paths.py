@@ -11,6 +11,7 @@ outside: who is up, what is on the wires, in the stores, and with the handler. A
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import Counter, deque
 from collections.abc import Callable
@@ -332,7 +333,11 @@ def _after(messages: int, troubles: int, path: tuple[str, ...]) -> World:
 
 
 def main() -> int:
-    messages, troubles = (int(word) for word in (sys.argv[1:3] if len(sys.argv) > 2 else ("1", "1")))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("messages", type=int, nargs="?", default=1, help="how many are sent")
+    parser.add_argument("troubles", type=int, nargs="?", default=1, help="crashes, restores, cuts, errors in a history")
+    options = parser.parse_args()
+    messages, troubles = options.messages, options.troubles
     states, transitions, made = walked(messages, troubles)
     for name, count in sorted(made.items()):
         print(f"{name:12} {count:,}")

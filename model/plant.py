@@ -6,6 +6,7 @@ python -m model.plant fsync    those whose names have this text
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from model.checking import ModelError, check, model
@@ -32,7 +33,9 @@ def is_refused(plant: Plant) -> bool:
 
 
 def main() -> int:
-    part = sys.argv[1] if len(sys.argv) > 1 else ""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", default="", metavar="TEXT", help="only those whose names have this text")
+    part: str = parser.parse_args().part
     chosen = [plant for plant in PLANTS if part in plant.name]
     if not chosen:
         print(f"no mistake has {part!r} in its name", file=sys.stderr)

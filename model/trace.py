@@ -1,7 +1,7 @@
 """Traces of simulated nodes, held to the model.
 
 python -m model.trace SEED FILE         write the trace of a seed of the simulator, a step in each line
-python -m model.trace FILE              take a trace: accepted, or refused with the step and the promise that it breaks
+python -m model.trace FILE              take a trace: accepted, or refused with the step and what it breaks
 python -m model.trace --schedules N     make and take N of them: short ones, and every fiftieth in full
 
 Exit status 1 if a trace is refused, or a schedule fails. The steps are those of
@@ -104,8 +104,12 @@ def read(path: str) -> Iterator[Step]:
 
 def write(seed: int, path: str) -> int:
     steps, said = written(seed, {})
-    with open(path, "w", encoding="utf-8") as file:
-        file.writelines(f"{json.dumps(step)}\n" for step in steps)
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"{json.dumps(step)}\n" for step in steps)
+    except OSError as error:
+        print(f"{path} cannot be written: {error}", file=sys.stderr)
+        return 2
     print(f"{path}: {len(steps)} steps of seed {seed}{f', which fails: {said}' if said else ''}")
     return 1 if said else 0
 
@@ -116,7 +120,7 @@ def take(path: str) -> int:
     except Refused as refused:
         print(f"refused: {refused}")
         return 1
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         print(f"{path} cannot be read: {error}", file=sys.stderr)
         return 2
     print(f"accepted: {number} steps")
@@ -134,6 +138,8 @@ def main() -> int:
     asked: Callable[[], int] | None = None
     if options.judge is not None:
         asked = partial(judge, options.judge)
+    elif options.schedules is not None and options.schedules < 1:
+        parser.error(f"{options.schedules} schedules are none: give 1 or more")
     elif options.schedules is not None:
         asked = partial(schedules, options.first, options.schedules)
     elif len(words) == 1:

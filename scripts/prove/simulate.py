@@ -135,7 +135,7 @@ def search(kind: str, given: int | None, count: int, shorten: bool) -> int:
     if given is None and len(failures) <= _MOST and not other:
         so_far |= {kind: first + count, failed: sorted(failures)}
         SO_FAR.write_text(json.dumps({name: one for name, one in so_far.items() if one}, indent=1) + "\n", "utf-8")
-        sum_of_all = f", {first + count - len(failures):,} held since {so_far['since']}"
+        sum_of_all = f", {first + count - len(failures):,} held by the versions since {so_far['since']}"
     print(
         f"result: {row} | {done:,} schedules | {len(failures)} failures{sum_of_all}, {rate:.0f} schedules/s on "
         f"{cores} cores, same seed same trace: {len(traces) - len(other)} of {len(traces)} seeds"
@@ -187,6 +187,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="run only this one")
     parser.add_argument("--trace", action="store_true", help="with --seed: print every line")
     options = parser.parse_args(arguments)
+    if options.schedules < 1:
+        parser.error(f"{options.schedules} schedules are none: give 1 or more")
+    if options.trace and options.seed is None:
+        parser.error("--trace prints the story of one seed: give --seed N, too")
     if options.seed is not None:
         return show(options.kind, options.seed, options.trace)
     return search(options.kind, options.first, options.schedules, not options.as_found)
