@@ -85,7 +85,8 @@ README = (
     Quoted("V3", "inputs that fuzzers made, bytes and operations", 1),
 )
 _LONGEST = 72  # characters of a size in the table
-_GLANCE = 100  # characters of the figures
+_GLANCE = 90  # characters of the figures
+_AT_ONCE = 48  # characters of those of another trial
 _DRAWN = re.compile(r"(<!-- drawn: (reliability|kills) -->\n).*?(<!-- end -->)", re.DOTALL)
 _KIND = re.compile(rf", (?:{'|'.join(KINDS)})$")
 _ADAPTER = re.compile(rf"(?<= )(?:{'|'.join(KINDS)})(?= |$)")
@@ -169,15 +170,22 @@ def _size(outcome: Outcome) -> str:
 
 
 def _short(outcome: Outcome) -> str:
-    """The first figures, as many as are read at a glance, and how many other trials the row has."""
-    [(_, figures), *others] = _together(outcome["said"])
-    if len(_first(figures, 1)) > _GLANCE:
+    """The first figures, as many as are read at a glance, and those of other trials, or how many these are."""
+    [(_, figures), *more] = _together(outcome["said"])
+    others = [f"{size}: {_fitting(of_other, _AT_ONCE)}" for size, of_other in more]
+    if sum(map(len, others)) > _GLANCE:
+        others = [f"more trials: {len(others)}"]
+    return "; ".join((_fitting(figures, _GLANCE), *others))
+
+
+def _fitting(figures: str, most: int) -> str:
+    """The first of these figures, as many as fit, and one at least."""
+    if len(_first(figures, 1)) > most:
         figures = _first(figures, 1)
     count = 1
-    while len(more := _first(figures, count + 1)) <= _GLANCE and more != _first(figures, count):
+    while len(more := _first(figures, count + 1)) <= most and more != _first(figures, count):
         count += 1
-    trials = f"{len(others)} more trial{'s' if len(others) > 1 else ''}"
-    return f"{_first(figures, count)} (and {trials})" if others else _first(figures, count)
+    return _first(figures, count)
 
 
 def _first(text: str, count: int) -> str:

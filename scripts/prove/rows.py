@@ -462,7 +462,7 @@ ROWS = (
     Row(
         "upgrade",
         "An older commit beside today's: wire, stage and recordings go on both ways; each refuses the other's "
-        "database, untouched, and the one that wrote it delivers what waits",
+        "database, untouched",
         "0 lost, no database touched",
         ("python -m scripts.prove.upgrade",),
         fails="a message that is missing on the other side, or a foreign database that was changed",
