@@ -28,6 +28,7 @@ from tolliver_proto import (
     Subscribe,
     Subscription,
     Unsubscribe,
+    encode,
 )
 from tolliver_proto._common.handshake_limiter import ALL, HandshakeLimiter
 from tolliver_proto._node.subscriptions import matching
@@ -278,6 +279,28 @@ def test_nothing_overtakes_what_is_refused_while_the_connection_ends() -> None:
     assert notices(actions + wire.lose() + play.wait(60.0)) == [], "nothing was acknowledged and dropped"
     again = play.peer().send(Message("c", "k", b"1", 1), Message("c", "k", b"2", 2))
     assert [one.body for one in deliveries(again)] == [b"1", b"2"]
+
+
+def test_nothing_is_said_to_be_dropped_that_gets_no_ack_as_the_connection_ends() -> None:
+    """It comes again on the next one, and is dropped there."""
+    play = Play()
+    play.call("subscribe", "c", "")
+    wire = play.peer()
+    wire.send(Message("d", "k", b"doubtful", 1))
+    play.call("set_acl", low_may(Rights(publish=())))
+    play.call("set_acl", Acl())
+    for channel in ("c", "d"):
+        play.call("unsubscribe", channel, "")
+    bad_text = encode(Message("c", "ck", b"x", 2)).replace(b"ck", b"\xff\xff")
+    wire.send(Message("c", "k", b"unwanted", 3))
+    play.node.receive_data(wire.cid, bad_text)
+    assert notices(play.run() + wire.lose() + play.wait(60.0)) == []
+    assert play.node.stats()["unwanted"] == 0
+    again = play.peer()
+    again.send(Message("d", "k", b"doubtful", 1), Message("c", "k", b"unwanted", 3))
+    play.node.receive_data(again.cid, bad_text)
+    assert sorted(notices(play.run() + play.wait(60.0))) == ["ignored", "unwanted"]
+    assert sorted(again.acks()) == [1, 2, 3]
 
 
 def test_without_rules_no_message_is_looked_at_for_them() -> None:

@@ -270,6 +270,8 @@ class Delivering:
             fate = Fate.UNWANTED
         if fate is Fate.WANTED and message_id is not None and self.keep_early(link, message):
             return
+        if fate is Fate.UNWANTED and self._is_left(link, message_id):
+            return
         self._counts["unwanted" if fate is Fate.UNWANTED else "withheld"] += 1
         if message_id is None:
             return
@@ -318,7 +320,7 @@ class Delivering:
     def _drop_unwanted(self) -> None:
         """Acknowledges those messages that were kept for a later subscription, and that no subscription will match."""
         for link in self._context.up.values():
-            if link.inbox.early is not None and link.peer is not None:
+            if link.inbox.early is not None and link.peer is not None and link.is_live:
                 self._drop_doubtful(link, link.peer, link.inbox.early)
 
     def _drop_doubtful(self, link: Link, peer: Peer, early: EarlyMessages) -> None:
@@ -337,9 +339,8 @@ class Delivering:
         if peer is None or not link.up or self._context.acl.rights(peer.uuid).may_publish(message.channel, message.key):
             self.on_message(link, message)
             return
-        if message.message_id is not None and not link.is_live:
+        if self._is_left(link, message.message_id):
             link.inbox.overrun = True
-            self._counts["withheld"] += 1
             return
         self._counts["refused_messages"] += 1
         peer.counts.refused += 1
@@ -370,7 +371,16 @@ class Delivering:
         self.dedupe.begin(delivery, message_id, checksum)
         return True
 
+    def _is_left(self, link: Link, message_id: int | None) -> bool:
+        """True for a message to be acknowledged and dropped whose connection is ending: the ack could not be sent, so
+        the peer keeps the message."""
+        is_left = message_id is not None and not link.is_live
+        self._counts["withheld"] += is_left
+        return is_left
+
     def on_ignored(self, link: Link, frame: Ignored) -> None:
+        if self._is_left(link, frame.message_id):
+            return
         self._counts[f"ignored_{frame.reason}"] += 1
         if frame.message_id is not None:
             self._commits.ack(link, [frame.message_id])
