@@ -213,10 +213,10 @@ ROWS = (
     ),
     Row(
         "V24",
-        "The rules of Reactive Streams on the wire, on three layers",
+        "The rules of Reactive Streams on the wire, on each layer",
         "59 + 20, all",
         ("python -m scripts.prove.tck",),
-        fails="a rule whose test fails on one layer",
+        fails="a rule of the kit (those that it leaves untested included) whose test fails on one layer",
     ),
     Row(
         "V25",
@@ -421,7 +421,7 @@ ROWS = (
         "every ordered pair in five scenarios, 0 failed",
         ("python -m interop.matrix --write",),
         full=("python -m interop.matrix --write --kills 50",),
-        fails="a pair of endpoints and a scenario that fails",
+        fails="a pair and a scenario that fails; unsupported is what one of the two has not",
     ),
     Row(
         "pyodide",
