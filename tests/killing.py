@@ -35,7 +35,7 @@ from tolliver.certs import make_ca, make_certificate
 
 from tests.lists import append, whole_lines
 from tests.ports import free_address
-from tests.troubles import STACKS, Troubles, ended_well, kill
+from tests.troubles import STACKS, Troubles, kill, wrong_end
 from tolliver_proto import Delivery, Limits, NoticeKind, Policy, StoreError
 
 LIVES = (0.2, 0.5, 1.0, 2.0, 3.0)  # at most, from one kill to the next: as parts of what both take to be at work
@@ -330,7 +330,7 @@ def watched(rig: Rig, troubles: Troubles, kills: int) -> dict[str, object]:
         trouble()
     kill(troubles.pids["sender"])
     began = time.monotonic()
-    drained = ended_well(rig.start(lambda: anyio.run(rig.drain)), time.monotonic() + SETTLING)
+    drained = wrong_end(rig.start(lambda: anyio.run(rig.drain)), time.monotonic() + SETTLING) is None
     draining = time.monotonic() - began
     kill(troubles.pids["receiver"])
     lines = [line.split() for line in rig.names("handled")]

@@ -39,16 +39,17 @@ def kill(pid: int) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def ended_well(pid: int, deadline: float) -> bool:
+def wrong_end(pid: int, deadline: float) -> str | None:
+    """What is wrong with the end of this process, in words; None if it ends well."""
     while time.monotonic() < deadline:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
-            return status == 0
+            return f"it ended with status {os.waitstatus_to_exitcode(status)}" if status else None
         time.sleep(0.005)
     os.kill(pid, STACKS)
     time.sleep(0.1)  # while it writes them
     kill(pid)
-    return False
+    return "it did not end"
 
 
 class Troubles:
@@ -100,8 +101,8 @@ class Troubles:
         """In order."""
         began = time.monotonic()
         os.kill(self.pids[name], signal.SIGTERM)
-        if not ended_well(self.pids[name], began + ORDERLY):
-            self.wrong.append(f"the {name} did not end in order")
+        if found := wrong_end(self.pids[name], began + ORDERLY):
+            self.wrong.append(f"the {name} was to end in order: {found}")
         self._closing = time.monotonic() - began
         self.counts["orderly ends"] += 1
 
@@ -241,5 +242,5 @@ class Troubles:
             kill(pid)
             return
         os.kill(pid, signal.SIGTERM)
-        if not ended_well(pid, time.monotonic() + ORDERLY):
-            self.wrong.append("the other database's instance did not end in order")
+        if found := wrong_end(pid, time.monotonic() + ORDERLY):
+            self.wrong.append(f"the other database's instance was to end in order: {found}")

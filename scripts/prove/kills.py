@@ -63,7 +63,7 @@ from scripts.prove.graph import Graph
 ROOT = Path(__file__).resolve().parents[2]
 LEAST = 10  # kills of a round
 LONGEST = 1800.0  # seconds for a round
-LAST = 4000  # characters of what was said where something is wrong
+LAST = 40_000  # characters of what was said where something is wrong
 
 
 class Kind(NamedTuple):
@@ -83,8 +83,8 @@ KINDS = {
         10_000,
         100,
         "V7 | {kills:,} kills, {troubles} | {messages:,} messages, {lost} lost, {unexpected} unexpected, "
-        "{overtaken} overtaken, {duplicates:,} duplicates, {not_in_copies:,} in no file but one that a copy has "
-        "replaced, first message after {recoveries}",
+        "{overtaken} overtaken, {failed} rounds bad, {duplicates:,} duplicates, {not_in_copies:,} in no file but one "
+        "that a copy has replaced, first message after {recoveries}",
     ),
     "work": Kind(
         "tests.work_kills",
