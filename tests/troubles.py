@@ -40,7 +40,7 @@ def kill(pid: int) -> bool:
 
 
 def wrong_end(pid: int, deadline: float) -> str | None:
-    """What is wrong with the end of this process, in words; None if it ends well."""
+    """The fault in the end of this process, in words; None if it ends well."""
     while time.monotonic() < deadline:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
