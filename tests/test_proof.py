@@ -69,6 +69,13 @@ def test_figures_of_all_adapters_are_the_least_and_the_most() -> None:
     assert "| 5 runs, on 2 adapters | messages: 9 to 12.5 ms, 0 lost; streams: 9 to 12.5 ms; 1 more: 1 \\| 2 |" in shown
 
 
+def test_what_failed_is_nowhere_quoted_without_saying_so() -> None:
+    failed = {name: {**one, "passed": False} for name, one in proof.load().items()}
+    for path in (proof.README, proof.FRONT):
+        shown = quoting(path.read_text(), cast("dict[str, Outcome]", failed))
+        assert shown.count("**FAILED**") == (7 if path == proof.README else 1)
+
+
 def test_the_readme_quotes_only_figures_of_the_page() -> None:
     _, section = (ROOT / "README.md").read_text().split("## Reliability\n")
     section = section.split("\n## ")[0]

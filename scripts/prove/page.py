@@ -135,7 +135,8 @@ def _sentence(kills: Outcome) -> str:
     said = kills["said"][0]
     return (
         f"Measured, not drawn: {_first(said['size'], 1)} of real senders and receivers with `kill -9`, "
-        f"{_first(said['figures'], 2)}. [Every promise has such a row, and the command that measures it](proof.md)."
+        f"{_first(said['figures'], 2)}{'' if kills['passed'] else ' **FAILED**'}. "
+        "[Every promise has such a row, and the command that measures it](proof.md)."
     )
 
 
